@@ -1,0 +1,90 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+)
+
+// A Lock is a lock that is held.
+type Lock interface {
+	Key() Key
+	Mode() Mode
+
+	// Token is the fencing token of this hold, or 0 where fencing is off.
+	Token() uint64
+
+	// Context keeps the values of the ctx with which the lock was acquired,
+	// but not its end. It ends when the lock is lost, with cause [ErrLost];
+	// when it is unlocked; or when its Locker is closed, with cause [ErrClosed].
+	Context() context.Context
+
+	// Unlock releases the lock, in bounded time. A second Unlock returns
+	// [ErrNotHeld], so that a deferred one does no harm; after a loss Unlock
+	// returns [ErrLost].
+	Unlock() error
+
+	// Downgrade turns an exclusive lock into a shared one. At no moment
+	// between the two is the key free.
+	Downgrade(ctx context.Context) error
+}
+
+// A Locker takes locks. Application code may depend on it; *sqlconn.Locker is
+// one, and *locktest.Locker is one for unit tests without a database.
+//
+// Contention is never an error of a Try method: it is a false.
+type Locker interface {
+	// TryLock makes one try. The Lock is never nil.
+	TryLock(ctx context.Context, key Key, opts ...SessionOption) (Lock, bool, error)
+	// Lock waits until it has the lock, or ctx or MaxWait ends: then the error
+	// is a [*NotAcquiredError].
+	Lock(ctx context.Context, key Key, opts ...SessionOption) (Lock, error)
+	// TryDo runs fn under the lock if the lock is free at once.
+	TryDo(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...SessionOption) (ran bool, err error)
+	// Do waits for the lock and runs fn under it. fn's ctx ends with ctx or
+	// with the lock. If the lock is lost meanwhile, the error is [ErrLost] even
+	// where fn returned nil.
+	Do(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...SessionOption) error
+}
+
+// Locks are locks that were taken together.
+type Locks []Lock
+
+// Context returns a Context that ends as soon as the Context of any of the
+// locks does, with its cause. It keeps the values of the first.
+func (ls Locks) Context() context.Context {
+	if len(ls) == 0 {
+		return context.Background()
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ls[0].Context()))
+	endWith := func(each context.Context) {
+		context.AfterFunc(each, func() { cancel(context.Cause(each)) })
+	}
+	for _, l := range ls {
+		endWith(l.Context())
+	}
+	return ctx
+}
+
+// Unlock releases them all and joins the errors.
+func (ls Locks) Unlock() error {
+	var errs []error
+	for _, l := range ls {
+		errs = append(errs, l.Unlock())
+	}
+	return errors.Join(errs...)
+}
+
+type lockContextKey struct{}
+
+// NewContext returns a ctx that carries l for [FromContext]. It is for those
+// who implement a [Locker].
+func NewContext(ctx context.Context, l Lock) context.Context {
+	return context.WithValue(ctx, lockContextKey{}, l)
+}
+
+// FromContext returns the lock under which fn runs, inside Do and TryDo of a
+// [Locker].
+func FromContext(ctx context.Context) (Lock, bool) {
+	l, ok := ctx.Value(lockContextKey{}).(Lock)
+	return l, ok
+}

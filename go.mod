@@ -1,0 +1,3 @@
+module github.com/pgadvisory/pgadvisory
+
+go 1.26
