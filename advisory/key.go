@@ -1,10 +1,13 @@
 package advisory
 
-import "fmt"
-
-// A Key names a lock. Keys are comparable. There are two key spaces, which never
-// meet: a bigint, and a pair of int4 (PostgreSQL manual, "Advisory Lock
-// Functions"). The zero Key is neither, and every call refuses it with
+// A Key names a lock. Keys are comparable, and small enough to pass by value.
+//
+// PostgreSQL has two key spaces, which never meet: a bigint ([Int64], and what
+// [Name], [HashText] and [HashTextExtended] come to), and a pair of int4
+// ([Pair]). Both belong to one database: the same key in another database of
+// the server is another lock.
+//
+// The zero Key is in neither space, and every call refuses it with
 // [ErrInvalidKey].
 type Key struct {
 	space uint8 // 0: invalid
@@ -16,7 +19,7 @@ const (
 	pairSpace
 )
 
-// Int64 returns the key n of the bigint key space.
+// Int64 returns the key n of the bigint key space. Every n is a key, 0 too.
 func Int64(n int64) Key { return Key{bigintSpace, n} }
 
 // Pair returns the key (class, object) of the pair key space. It is never equal
@@ -43,14 +46,6 @@ func (k Key) Pair() (class, object int32, ok bool) {
 	return int32(k.n >> 32), int32(k.n), true
 }
 
-// String returns "4820" or "12:34"; [ParseKey] reads it back. The zero Key is
-// "invalid".
-func (k Key) String() string {
-	if n, ok := k.Int64(); ok {
-		return fmt.Sprint(n)
-	}
-	if class, object, ok := k.Pair(); ok {
-		return fmt.Sprintf("%d:%d", class, object)
-	}
-	return "invalid"
-}
+// IsZero reports whether k is the zero Key, which no call accepts: for one, what
+// [Name] makes of a missing part. Int64(0) and Pair(0, 0) are not zero.
+func (k Key) IsZero() bool { return k == Key{} }
