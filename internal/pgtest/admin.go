@@ -1,0 +1,42 @@
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"time"
+
+	"github.com/lib/pq"
+)
+
+// admin runs do on a connection of its own to u. Nothing is kept open, so that
+// tests which count connections see only theirs.
+func admin(ctx context.Context, u *url.URL, do func(ctx context.Context, conn *sql.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+
+	own := *u
+	setParam(&own, "application_name", "pgtest")
+	setParam(&own, "connect_timeout", "10") // lib/pq minds ctx only later
+	connector, err := pq.NewConnector(own.String())
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return do(ctx, conn)
+}
+
+// serverVersion returns server_version_num, and so whether the server accepts
+// connections.
+func serverVersion(ctx context.Context, u *url.URL) (version int, err error) {
+	err = admin(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		return conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::int").Scan(&version)
+	})
+	return version, err
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package pgtest
+
+import (
+	"context"
+	"errors"
+)
+
+func newCluster(context.Context, string, Options) (*Server, error) {
+	return nil, errors.New("pgtest: on this system PostgreSQL's programs are not started; set DATABASE_URL, or PGADVISORY_TEST_SERVER=docker")
+}

@@ -1,0 +1,270 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A cluster is a server of the PostgreSQL programs on this machine, with its
+// data in a temporary folder.
+type cluster struct {
+	bindir string
+	dir    string // data, socket, log
+	netns  string
+	user   *syscall.Credential // nil: the user that runs this program
+	dog    *watchdog
+	server *postmaster // nil while stopped
+}
+
+func newCluster(ctx context.Context, bindir string, o Options) (_ *Server, err error) {
+	c := &cluster{bindir: bindir, netns: o.Netns}
+	if c.user, err = unprivileged(); err != nil {
+		return nil, err
+	}
+	if c.dir, err = temporaryFolder(c.user); err != nil {
+		return nil, err
+	}
+	if c.dog, err = watch(c.dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
+	}
+
+	password, port := random(16), ""
+	if port, err = freePort(); err == nil {
+		port = o.setting("port", port)
+		err = c.initdb(ctx, password)
+	}
+	if err == nil {
+		err = c.configure(port, o.Settings)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
+	}
+
+	s := &Server{kind: kindBinaries, engine: c}
+	s.socketURL = &url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
+	s.socketURL.RawQuery = url.Values{"host": {c.path("socket")}, "port": {port}, "sslmode": {"disable"}}.Encode()
+	s.url = s.socketURL
+	if host := firstHost(o.setting("listen_addresses", "127.0.0.1")); host != "" {
+		s.url = &url.URL{Scheme: "postgres", User: url.UserPassword("postgres", password), Path: "/postgres"}
+		s.url.Host = net.JoinHostPort(host, port)
+		s.url.RawQuery = "sslmode=disable"
+	}
+	return launch(ctx, s)
+}
+
+// firstHost returns the host to reach a server by that listens on addresses.
+func firstHost(addresses string) string {
+	host, _, _ := strings.Cut(strings.Trim(addresses, "'"), ",")
+	switch host = strings.TrimSpace(host); host {
+	case "*", "0.0.0.0":
+		return "127.0.0.1"
+	case "::":
+		return "::1"
+	}
+	return host
+}
+
+func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+// initdb makes the cluster. Its superuser is postgres: trusted on the socket,
+// whose folder is private, and with a password over TCP.
+func (c *cluster) initdb(ctx context.Context, password string) error {
+	pwfile := c.path("password")
+	if err := os.WriteFile(pwfile, []byte(password), 0o600); err != nil {
+		return err
+	}
+	if err := c.give(pwfile); err != nil {
+		return err
+	}
+	defer os.Remove(pwfile)
+
+	args := []string{
+		"--pgdata", c.path("data"), "--username", "postgres", "--pwfile", pwfile,
+		"--auth-local", "trust", "--no-sync", "--encoding", "UTF8", "--no-locale",
+	}
+	// Passwords that are cheap to check, since tests connect often.
+	if major, err := c.majorVersion(ctx); err != nil {
+		return err
+	} else if major >= 16 {
+		args = append(args, "--auth-host", "scram-sha-256", "--set", "scram_iterations=1")
+	} else {
+		args = append(args, "--auth-host", "md5")
+	}
+	cmd := c.command(ctx, "initdb", args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	}
+	return nil
+}
+
+var versionNumber = regexp.MustCompile(`\d+`)
+
+func (c *cluster) majorVersion(ctx context.Context) (int, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(c.bindir, "postgres"), "--version").Output()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(versionNumber.FindString(string(out)))
+}
+
+func (c *cluster) configure(port string, settings []string) error {
+	defaults := []string{
+		"port=" + port,
+		"listen_addresses=127.0.0.1",
+		"unix_socket_directories=" + c.path("socket"),
+		"unix_socket_permissions=0700",
+		"fsync=off",
+		"full_page_writes=off",
+		"log_line_prefix='%m [%p] %q%d/%a '",
+		"log_min_messages=warning",
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	for _, s := range append(defaults, settings...) {
+		name, value, _ := strings.Cut(s, "=")
+		value = strings.TrimSpace(value)
+		if !strings.HasPrefix(value, "'") {
+			value = "'" + strings.ReplaceAll(value, "'", "''") + "'"
+		}
+		fmt.Fprintf(&b, "%s = %s\n", strings.TrimSpace(name), value)
+	}
+	if err := appendTo(c.path("data/postgresql.conf"), b.String()); err != nil {
+		return err
+	}
+
+	// Wherever a caller makes the server listen, the password opens it. The
+	// method md5 stands for SCRAM too, where the password is kept so.
+	return appendTo(c.path("data/pg_hba.conf"), "host all all all md5\nhost replication all all md5\n")
+}
+
+func appendTo(file, text string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func (c *cluster) start(ctx context.Context) error {
+	log, err := os.OpenFile(c.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := c.command(context.Background(), "postgres", "-D", c.path("data"))
+	cmd.Stdout, cmd.Stderr = log, log
+	if c.server, err = startPostmaster(cmd); err != nil {
+		return err
+	}
+	if err := c.dog.guard(c.server.pid()); err != nil {
+		return errors.Join(err, c.crash())
+	}
+
+	for !c.ready() {
+		if ctx.Err() != nil {
+			return errors.Join(fmt.Errorf("not ready: %w", ctx.Err()), c.crash())
+		}
+		if c.server.gone(10 * time.Millisecond) {
+			text, _ := c.log()
+			return errors.Join(fmt.Errorf("%s has ended:\n%s", cmd.Path, tail(text, 20)), c.ended())
+		}
+	}
+	return nil
+}
+
+// ready reports whether the server accepts connections, as it says in its pid
+// file. Trying would leave lines in its log.
+func (c *cluster) ready() bool {
+	text, err := os.ReadFile(c.path("data/postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(c.server.pid()) && strings.TrimSpace(lines[7]) == "ready"
+}
+
+func (c *cluster) stop(mode string) error {
+	sig := map[string]syscall.Signal{"fast": syscall.SIGINT, "immediate": syscall.SIGQUIT}[mode]
+	if err := c.server.signal(sig); err != nil {
+		return err
+	}
+	if !c.server.gone(lifecycleTimeout) {
+		return errors.Join(fmt.Errorf("pgtest: PostgreSQL has not stopped within %v", lifecycleTimeout), c.crash())
+	}
+	return c.ended()
+}
+
+func (c *cluster) crash() error {
+	if err := c.server.kill(); err != nil {
+		return err
+	}
+	return c.ended()
+}
+
+func (c *cluster) ended() error {
+	c.server.reap()
+	c.server = nil
+	return c.dog.guard(0)
+}
+
+func (c *cluster) pause() error { return c.server.pause() }
+
+func (c *cluster) resume() error { return c.server.resume() }
+
+func (c *cluster) log() (string, error) {
+	text, err := os.ReadFile(c.path("log"))
+	return string(text), err
+}
+
+// remove removes the cluster, and what a crash has left of it in the system.
+func (c *cluster) remove() error {
+	if c.server != nil {
+		if err := c.crash(); err != nil {
+			return err
+		}
+	}
+	return c.dog.clean()
+}
+
+// command returns a command that runs one of PostgreSQL's programs as the
+// cluster's user, in the cluster's network namespace. A signal to the
+// process group of this program, such as Ctrl-C, does not reach it.
+func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bindir, name), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.user}
+	if c.netns != "" {
+		enter := []string{"--net=/run/netns/" + c.netns}
+		if c.user != nil {
+			enter = append(enter, fmt.Sprintf("--setuid=%d", c.user.Uid), fmt.Sprintf("--setgid=%d", c.user.Gid))
+		}
+		cmd = exec.CommandContext(ctx, "nsenter", append(append(enter, "--", cmd.Path), args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // nsenter itself has to be root
+	}
+	cmd.Dir = c.dir
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "PG") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	return cmd
+}
+
+// give makes the cluster's user the owner of a file of this program's.
+func (c *cluster) give(file string) error {
+	if c.user == nil {
+		return nil
+	}
+	return os.Chown(file, int(c.user.Uid), int(c.user.Gid))
+}

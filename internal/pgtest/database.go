@@ -1,0 +1,107 @@
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/lib/pq"
+)
+
+// Database creates a database and returns its URL. It is dropped, whoever is
+// still connected to it, when the test ends.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	u, drop, err := s.CreateDatabase(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+// CreateDatabase creates an empty database of a name that nobody else uses, and
+// returns its URL. drop drops it, whoever is still connected to it. A database
+// of a throwaway server that does not run goes with the server, so drop does
+// nothing then. Close drops what is left on a server that the user named.
+func (s *Server) CreateDatabase(ctx context.Context) (url string, drop func(context.Context) error, err error) {
+	name := "pgadvisory_test_" + random(6)
+	err = s.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
+	if err != nil {
+		return "", nil, fmt.Errorf("pgtest: creating a database: %w", err)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.databases == nil {
+		s.databases = make(map[string]struct{})
+	}
+	s.databases[name] = struct{}{}
+	return withDatabase(s.url, name), func(ctx context.Context) error { return s.drop(ctx, name) }, nil
+}
+
+func (s *Server) drop(ctx context.Context, name string) error {
+	s.mu.Lock()
+	_, exists := s.databases[name]
+	running := s.running
+	delete(s.databases, name)
+	s.mu.Unlock()
+	if !exists || !running {
+		return nil
+	}
+
+	statements := []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"}
+	if s.version < 130000 {
+		statements = []string{
+			"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false",
+			"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE datname = " + pq.QuoteLiteral(name),
+			"DROP DATABASE IF EXISTS " + name,
+		}
+	}
+	if err := s.exec(ctx, statements...); err != nil {
+		return fmt.Errorf("pgtest: dropping database %s: %w", name, err)
+	}
+	return nil
+}
+
+// exec runs statements in the maintenance database.
+func (s *Server) exec(ctx context.Context, statements ...string) error {
+	return admin(ctx, s.local(), func(ctx context.Context, conn *sql.Conn) error {
+		for _, statement := range statements {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// local returns the URL by which no fault that a test makes on the network is in
+// the way.
+func (s *Server) local() *url.URL {
+	if s.socketURL != nil {
+		return s.socketURL
+	}
+	return s.url
+}
+
+func withDatabase(u *url.URL, name string) string {
+	v := *u
+	v.Path = "/" + name
+	return v.String()
+}
+
+// random returns n random bytes in hexadecimal.
+func random(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}

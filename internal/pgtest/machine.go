@@ -1,0 +1,97 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A machine is where servers are looked for.
+type machine struct {
+	getenv  func(string) string
+	folders []string // patterns of the usual folders of PostgreSQL's programs
+}
+
+var thisMachine = machine{getenv: os.Getenv, folders: usualFolders}
+
+// The kinds of server, as PGADVISORY_TEST_SERVER and [Server.Kind] name them.
+const (
+	kindURL      = "url"
+	kindBinaries = "binaries"
+	kindDocker   = "docker"
+)
+
+// any returns the user's server if they named one, otherwise a throwaway one.
+func (m machine) any(ctx context.Context) (*Server, error) {
+	forced, err := m.forced()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case forced == kindURL && !m.names():
+		return nil, errors.New("pgtest: PGADVISORY_TEST_SERVER=url, but neither DATABASE_URL nor PGHOST names a server")
+	case forced == kindURL, forced == "" && m.names():
+		return m.named(ctx)
+	default:
+		return m.throwaway(ctx, Options{})
+	}
+}
+
+// throwaway starts a server that is nobody else's.
+func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
+	forced, err := m.forced()
+	if err == nil {
+		err = o.check()
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	var none noServerError
+	if forced != kindDocker {
+		dir, err := m.bindir(o.BinDir)
+		if err == nil {
+			return newCluster(ctx, dir, o)
+		}
+		none.binaries = err
+	}
+	if forced != kindBinaries && o.Netns == "" && o.BinDir == "" {
+		pool, err := m.docker()
+		if err == nil {
+			return newContainer(ctx, pool, m.image(), o)
+		}
+		none.docker = err
+	}
+	return nil, &none
+}
+
+func (m machine) forced() (string, error) {
+	switch forced := m.getenv("PGADVISORY_TEST_SERVER"); forced {
+	case "", kindURL, kindBinaries, kindDocker:
+		return forced, nil
+	default:
+		return "", fmt.Errorf("pgtest: PGADVISORY_TEST_SERVER is %q; it may be url, binaries or docker", forced)
+	}
+}
+
+// A noServerError tells how to get a server, and why there is none. A nil cause
+// was not looked for.
+type noServerError struct{ binaries, docker error }
+
+func (e *noServerError) Error() string {
+	s := `pgtest: no PostgreSQL to be had. Any one of these will do:
+  - a running server, named by DATABASE_URL=postgres://user:password@host:5432/postgres
+  - PostgreSQL's programs on this machine: "make setup", or
+      Debian, Ubuntu:  apt-get install postgresql
+      Fedora, RHEL:    dnf install postgresql-server
+      macOS:           brew install postgresql@18
+  - a running Docker engine`
+	if e.binaries != nil {
+		s += "\nprograms: " + e.binaries.Error()
+	}
+	if e.docker != nil {
+		s += "\nDocker: " + e.docker.Error()
+	}
+	return s
+}

@@ -1,0 +1,105 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/lib/pq"
+)
+
+// names reports whether the user named a server. PGHOST does, since a host
+// without it would be a guess; PGUSER and the like alone do not.
+func (m machine) names() bool {
+	return m.getenv("DATABASE_URL") != "" || m.getenv("PGHOST") != ""
+}
+
+// named returns the server that the user named.
+func (m machine) named(ctx context.Context) (*Server, error) {
+	u, by, err := m.namedURL()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"PGSERVICE", "PGHOSTADDR"} {
+		if m.getenv(name) != "" {
+			return nil, fmt.Errorf("pgtest: lib/pq does not know %s: unset it, and name the server by DATABASE_URL", name)
+		}
+	}
+
+	unsaid := m.sslmode(u)
+	version, err := serverVersion(ctx, u)
+	if unsaid && errors.Is(err, pq.ErrSSLNotSupported) {
+		setParam(u, "sslmode", "disable")
+		version, err = serverVersion(ctx, u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: the server that %s names, %s, cannot be used: %w", by, u.Redacted(), err)
+	}
+	s := &Server{kind: kindURL, version: version, url: u, running: true}
+	open.add(s)
+	return s, nil
+}
+
+// namedURL returns the URL of the server and the name of the variable it comes
+// from.
+func (m machine) namedURL() (u *url.URL, by string, err error) {
+	if raw := m.getenv("DATABASE_URL"); raw != "" {
+		u, err := url.Parse(raw)
+		if err != nil {
+			err = errors.Unwrap(err) // the outer error quotes the URL, password and all
+		} else if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+			err = errors.New("it does not begin with postgres:// or postgresql://")
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("pgtest: DATABASE_URL is no URL of a PostgreSQL server: %w", err)
+		}
+		if strings.Trim(u.Path, "/") == "" {
+			u.Path = "/postgres"
+		}
+		return u, "DATABASE_URL", nil
+	}
+
+	u = &url.URL{Scheme: "postgres", Path: "/postgres"}
+	if database := m.getenv("PGDATABASE"); database != "" {
+		u.Path = "/" + database
+	}
+	if user, password := m.getenv("PGUSER"), m.getenv("PGPASSWORD"); password != "" && user != "" {
+		u.User = url.UserPassword(user, password)
+	} else if user != "" {
+		u.User = url.User(user)
+	}
+	host, port := m.getenv("PGHOST"), m.getenv("PGPORT")
+	if port == "" {
+		port = "5432"
+	}
+	if strings.HasPrefix(host, "/") {
+		u.RawQuery = url.Values{"host": {host}, "port": {port}}.Encode()
+	} else {
+		u.Host = net.JoinHostPort(host, port)
+	}
+	return u, "PGHOST", nil
+}
+
+// sslmode settles how to use SSL, and reports whether nobody has said. Then it is
+// require for a start: libpq's default, SSL where the server has it, is
+// nothing that lib/pq knows.
+func (m machine) sslmode(u *url.URL) (unsaid bool) {
+	mode := u.Query().Get("sslmode")
+	if mode == "" {
+		mode = m.getenv("PGSSLMODE")
+	}
+	if mode == "" || mode == "prefer" || mode == "allow" {
+		mode, unsaid = "require", true
+	}
+	setParam(u, "sslmode", mode)
+	return unsaid
+}
+
+func setParam(u *url.URL, name, value string) {
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+}

@@ -1,0 +1,96 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Options describe a throwaway server. The zero Options are a server with the
+// defaults that the package documentation names.
+type Options struct {
+	// Settings are lines for postgresql.conf: "max_connections=20". A later one
+	// overrides an earlier one, and all override the defaults of this package.
+	// The URL of a server with "listen_addresses=10.0.0.2" points there.
+	Settings []string
+
+	// Netns is the name of a network namespace ("ip netns add NAME") to run the
+	// server in. Needs root, and PostgreSQL's programs on this machine.
+	// The Unix socket is reachable from every namespace.
+	Netns string
+
+	// BinDir is the folder with initdb and postgres to use, in place of
+	// those that would be found.
+	BinDir string
+}
+
+// NewServer starts a throwaway server, which is closed when the test ends; if
+// the test has failed, the end of the server's log is told.
+// It never is a server that the user named: where only such a one is to be had,
+// the test is skipped.
+func NewServer(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	return Options{Settings: settings}.NewServer(t)
+}
+
+// NewServer is [NewServer] with all options.
+func (o Options) NewServer(t testing.TB) *Server {
+	t.Helper()
+	s, err := thisMachine.throwaway(context.Background(), o)
+	if err != nil {
+		if thisMachine.names() {
+			t.Skipf("needs a server of its own: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the server at %s:\n%s", s.Addr(), tail(s.Log(), 60))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Start finds or starts a server, in the order that the package documentation
+// gives. It is for programs; tests have [URL] and [NewServer]. With settings it
+// is always a throwaway server. The caller closes it.
+func Start(ctx context.Context, settings ...string) (*Server, error) {
+	return Options{Settings: settings}.Start(ctx)
+}
+
+// Start is [Start] with all options.
+func (o Options) Start(ctx context.Context) (*Server, error) {
+	if len(o.Settings) == 0 && o.Netns == "" && o.BinDir == "" {
+		return thisMachine.any(ctx)
+	}
+	return thisMachine.throwaway(ctx, o)
+}
+
+// setting returns the value that name ends up with, or otherwise fallback.
+func (o Options) setting(name, fallback string) string {
+	for _, s := range o.Settings {
+		if n, value, _ := strings.Cut(s, "="); strings.TrimSpace(n) == name {
+			fallback = strings.TrimSpace(value)
+		}
+	}
+	return fallback
+}
+
+func (o Options) check() error {
+	for _, s := range o.Settings {
+		if name, _, ok := strings.Cut(s, "="); !ok || strings.TrimSpace(name) == "" {
+			return fmt.Errorf("pgtest: setting %q is not of the form name=value", s)
+		}
+	}
+	return nil
+}
+
+// tail returns the last n lines of s.
+func tail(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
