@@ -23,7 +23,8 @@ var (
 	ErrDeadlock = errors.New("pgadvisory: deadlock")
 	// ErrLockTableFull: the server's lock table has no room (SQLSTATE 53200).
 	ErrLockTableFull = errors.New("pgadvisory: lock table full")
-	// ErrInvalidKey: the zero Key, which is what [Name] makes of a missing part.
+	// ErrInvalidKey: the zero Key, which is what [Name] makes of a missing part;
+	// or a text that [ParseKey] cannot read.
 	ErrInvalidKey = errors.New("pgadvisory: invalid key")
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("pgadvisory: closed")

@@ -51,7 +51,7 @@ func (k EventKind) String() string {
 // An Event is what an [Observer] is told.
 type Event struct {
 	Kind   EventKind
-	Key    Key
+	Key    Key // the zero Key: of no lock in particular, such as SessionOpened
 	Mode   Mode
 	Label  string        // as the call's Label option said
 	Waited time.Duration // Acquired, NotAcquired, Waiting: since the call began
@@ -61,8 +61,8 @@ type Event struct {
 	Err    error         // NotAcquired, Lost, SessionClosed: why, if there was an error
 }
 
-// An Observer is told of what becomes of locks. Observe is called on the
-// goroutine of the call that it tells of and should return quickly; it may be
+// An Observer is told of what becomes of locks. Observe holds up the call that
+// it tells of, or the Locker's session, so it should return quickly; it may be
 // called by many goroutines at once.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
@@ -90,7 +90,7 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 		return
 	}
 	var attrs []slog.Attr
-	if e.Key != (Key{}) {
+	if !e.Key.IsZero() {
 		attrs = append(attrs, slog.String("key", e.Key.String()), slog.String("mode", e.Mode.String()))
 	}
 	if e.Label != "" {
@@ -100,7 +100,9 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 	case Acquired, NotAcquired, Waiting:
 		attrs = append(attrs, slog.Duration("waited", e.Waited))
 	case Released, Lost:
-		attrs = append(attrs, slog.Duration("held", e.Held))
+		if e.Held != 0 {
+			attrs = append(attrs, slog.Duration("held", e.Held))
+		}
 	}
 	if e.Local {
 		attrs = append(attrs, slog.Bool("local", true))

@@ -3,9 +3,10 @@ package advisory
 import (
 	"context"
 	"errors"
+	"sync"
 )
 
-// A Lock is a lock that is held.
+// A Lock is a lock that is held. Any goroutine may call its methods.
 type Lock interface {
 	Key() Key
 	Mode() Mode
@@ -23,8 +24,8 @@ type Lock interface {
 	// returns [ErrLost].
 	Unlock() error
 
-	// Downgrade turns an exclusive lock into a shared one. At no moment
-	// between the two is the key free.
+	// Downgrade turns an exclusive lock into a shared one: Mode is Shared from
+	// then on. At no moment between the two is the key free.
 	Downgrade(ctx context.Context) error
 }
 
@@ -33,7 +34,8 @@ type Lock interface {
 //
 // Contention is never an error of a Try method: it is a false.
 type Locker interface {
-	// TryLock makes one try. The Lock is never nil.
+	// TryLock makes one try. The Lock is never nil: without the lock, its
+	// Unlock is [ErrNotHeld].
 	TryLock(ctx context.Context, key Key, opts ...SessionOption) (Lock, bool, error)
 	// Lock waits until it has the lock, or ctx or MaxWait ends: then the error
 	// is a [*NotAcquiredError].
@@ -50,27 +52,37 @@ type Locker interface {
 type Locks []Lock
 
 // Context returns a Context that ends as soon as the Context of any of the
-// locks does, with its cause. It keeps the values of the first.
+// locks does, with its cause. It keeps the values of the first. Of no locks it
+// is [context.Background].
+//
+// Each call adds something to the locks that stays until they end, so call it
+// once for one piece of work.
 func (ls Locks) Context() context.Context {
 	if len(ls) == 0 {
 		return context.Background()
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ls[0].Context()))
-	endWith := func(each context.Context) {
-		context.AfterFunc(each, func() { cancel(context.Cause(each)) })
-	}
+	endWith := func(each context.Context) { cancel(context.Cause(each)) }
 	for _, l := range ls {
-		endWith(l.Context())
+		each := l.Context()
+		stop := context.AfterFunc(each, func() { endWith(each) })
+		context.AfterFunc(ctx, func() { stop() })
+		if each.Err() != nil {
+			endWith(each) // now, not when the AfterFunc gets to run
+		}
 	}
 	return ctx
 }
 
-// Unlock releases them all and joins the errors.
+// Unlock releases them all at once, so that it takes no longer than the slowest
+// of them, and joins the errors.
 func (ls Locks) Unlock() error {
-	var errs []error
-	for _, l := range ls {
-		errs = append(errs, l.Unlock())
+	errs := make([]error, len(ls))
+	var wg sync.WaitGroup
+	for i, l := range ls {
+		wg.Go(func() { errs[i] = l.Unlock() })
 	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 

@@ -2,7 +2,6 @@ package advisory
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -51,8 +50,9 @@ type LockerSettings struct {
 	Observer Observer
 }
 
-// SessionSettings reads the options of a call. The error names an option that
-// makes no sense: a nil, a negative time, an unknown Mode.
+// SessionSettings reads the options of a call; of two of a kind the last counts.
+// The error names an option that makes no sense: a nil, a negative time, an
+// unknown Mode.
 func SessionSettings(opts ...SessionOption) (Settings, error) {
 	return settings(opts, SessionOption.ApplySession)
 }
@@ -66,19 +66,19 @@ func settings[O any](opts []O, apply func(O, *Settings)) (Settings, error) {
 	var s Settings
 	for i, o := range opts {
 		if isNil(o) {
-			return s, fmt.Errorf("pgadvisory: option %d is nil", i)
+			return s, fmt.Errorf("pgadvisory: option %d of %d is nil", i+1, len(opts))
 		}
 		apply(o, &s)
 	}
 	switch {
 	case s.Mode > Shared:
-		return s, fmt.Errorf("pgadvisory: unknown mode %v", s.Mode)
+		return s, fmt.Errorf("pgadvisory: %v is not a mode", s.Mode)
 	case s.MaxWait != nil && *s.MaxWait < 0:
 		return s, fmt.Errorf("pgadvisory: MaxWait(%v) is negative", *s.MaxWait)
 	case s.HoldAtLeast < 0:
 		return s, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", s.HoldAtLeast)
 	case s.Observer != nil && isNil(s.Observer):
-		return s, errors.New("pgadvisory: WithObserver was given a nil Observer")
+		return s, fmt.Errorf("pgadvisory: WithObserver was given a nil %T", s.Observer)
 	}
 	return s, nil
 }
@@ -115,11 +115,18 @@ type label string
 func (l label) ApplySession(s *Settings) { s.Label = string(l) }
 func (l label) ApplyTx(s *Settings)      { s.Label = string(l) }
 
-// WithObserver has o told of what becomes of the lock.
+// WithObserver has o told of what becomes of the lock. WithObserver(nil) is as
+// if it were not there.
 func WithObserver(o Observer) ObserverOption { return observerOption{o} }
 
 type observerOption struct{ o Observer }
 
-func (w observerOption) ApplySession(s *Settings)      { s.Observer = w.o }
-func (w observerOption) ApplyTx(s *Settings)           { s.Observer = w.o }
-func (w observerOption) ApplyLocker(s *LockerSettings) { s.Observer = w.o }
+func (w observerOption) ApplySession(s *Settings)      { w.apply(&s.Observer) }
+func (w observerOption) ApplyTx(s *Settings)           { w.apply(&s.Observer) }
+func (w observerOption) ApplyLocker(s *LockerSettings) { w.apply(&s.Observer) }
+
+func (w observerOption) apply(o *Observer) {
+	if w.o != nil {
+		*o = w.o
+	}
+}

@@ -1,0 +1,85 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+func ExampleName() {
+	customer := "17"
+	fmt.Println(advisory.Name("billing", "invoices", customer))
+
+	customer = "" // a mistake somewhere else
+	fmt.Println(advisory.Name("billing", "invoices", customer).IsZero())
+	// Output:
+	// 2748709634206863427
+	// true
+}
+
+func ExampleHashText() {
+	key := advisory.HashText("reconcile")
+	fmt.Printf("SELECT pg_try_advisory_lock(%s); -- hashtext('reconcile')\n", key.SQL())
+	// Output:
+	// SELECT pg_try_advisory_lock(-175064350); -- hashtext('reconcile')
+}
+
+func ExampleParseKey() {
+	for _, s := range []string{"4820", "12:34", "name:billing/eu", "12, 34"} {
+		key, err := advisory.ParseKey(s)
+		if err != nil {
+			fmt.Println(errors.Is(err, advisory.ErrInvalidKey))
+			continue
+		}
+		fmt.Println(key)
+	}
+	// Output:
+	// 4820
+	// 12:34
+	// -6174629731877052052
+	// true
+}
+
+func ExampleFromContext() {
+	// store runs inside Do of a Locker, many calls below it, and needs the token.
+	store := func(ctx context.Context, balance int) error {
+		lock, ok := advisory.FromContext(ctx)
+		if !ok {
+			return errors.New("store: to be called under the lock of the account")
+		}
+		fmt.Println("UPDATE … WHERE token <=", lock.Token())
+		return nil
+	}
+	fmt.Println(store(context.Background(), 100))
+	// Output:
+	// store: to be called under the lock of the account
+}
+
+// A function that depends on Locker alone can be tested without a database.
+func ExampleLocker() {
+	_ = func(ctx context.Context, locker advisory.Locker, account string, pay func(context.Context) error) error {
+		return locker.Do(ctx, advisory.Name("account", account), pay, advisory.Label("account"))
+	}
+}
+
+func ExampleNotAcquiredError() {
+	nightly := func(err error) {
+		var held *advisory.NotAcquiredError
+		switch {
+		case errors.As(err, &held):
+			for _, h := range held.Holders {
+				fmt.Println("skipped, for", h.Application, "has", held.Key)
+			}
+		case err != nil:
+			fmt.Println("failed:", err)
+		}
+	}
+	nightly(&advisory.NotAcquiredError{
+		Key:     advisory.Int64(4820),
+		Holders: []advisory.Holder{{PID: 812, Application: "reconcile-2"}},
+	})
+	// Output:
+	// skipped, for reconcile-2 has 4820
+}
