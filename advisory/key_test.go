@@ -9,22 +9,28 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"testing/quick"
 	"unsafe"
-
-	"pgregory.net/rapid"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
 func quoted(s string) string { return strconv.Quote(s) }
 
-// keys draws a valid key of either space.
-var keys = rapid.OneOf(
-	rapid.Map(rapid.Int64(), advisory.Int64),
-	rapid.Custom(func(t *rapid.T) advisory.Key {
-		return advisory.Pair(rapid.Int32().Draw(t, "class"), rapid.Int32().Draw(t, "object"))
-	}),
-)
+// eachKey calls check on keys of both spaces: the odd ones, and random ones.
+func eachKey(t *testing.T, check func(k advisory.Key)) {
+	for _, n := range []int64{0, 1, -1, 4820, 1 << 32, -1 << 32, math.MinInt32, math.MinInt64, math.MaxInt64} {
+		check(advisory.Int64(n))
+		check(advisory.Pair(int32(n>>32), int32(n)))
+	}
+	if err := quick.Check(func(n int64, class, object int32) bool {
+		check(advisory.Int64(n))
+		check(advisory.Pair(class, object))
+		return true
+	}, nil); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestKeyTexts(t *testing.T) {
 	for _, v := range []struct {
@@ -53,8 +59,7 @@ func TestKeyTexts(t *testing.T) {
 }
 
 func TestKeyReadsBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		k := keys.Draw(t, "key")
+	eachKey(t, func(k advisory.Key) {
 		if got, err := advisory.ParseKey(k.String()); err != nil || got != k {
 			t.Errorf("ParseKey(%q) = %v, %v", k, got, err)
 		}
@@ -66,39 +71,32 @@ func TestKeyReadsBack(t *testing.T) {
 		if err := u.UnmarshalText(text); err != nil || u != k {
 			t.Errorf("UnmarshalText(%q) gives %v, %v", text, u, err)
 		}
-		if n, ok := k.Int64(); ok && advisory.Int64(n) != k {
-			t.Errorf("Int64() of %v = %d", k, n)
-		}
-		if class, object, ok := k.Pair(); ok && advisory.Pair(class, object) != k {
-			t.Errorf("Pair() of %v = %d, %d", k, class, object)
+	})
+}
+
+func TestKeyIsInOneSpace(t *testing.T) {
+	eachKey(t, func(k advisory.Key) {
+		n, isInt64 := k.Int64()
+		class, object, isPair := k.Pair()
+		switch {
+		case k.IsZero():
+			t.Errorf("%v is the zero Key", k)
+		case isInt64 == isPair:
+			t.Errorf("%v: Int64() says %v, Pair() says %v", k, isInt64, isPair)
+		case isInt64 && (advisory.Int64(n) != k || class != 0 || object != 0):
+			t.Errorf("%v: Int64() = %d, Pair() = %d, %d", k, n, class, object)
+		case isPair && (advisory.Pair(class, object) != k || n != 0):
+			t.Errorf("%v: Int64() = %d, Pair() = %d, %d", k, n, class, object)
 		}
 	})
 }
 
 func TestKeySpacesNeverMeet(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		class, object := rapid.Int32().Draw(t, "class"), rapid.Int32().Draw(t, "object")
-		pair := advisory.Pair(class, object)
-		if n := int64(class)<<32 | int64(uint32(object)); pair == advisory.Int64(n) {
-			t.Errorf("Pair(%d, %d) == Int64(%d)", class, object, n)
-		}
-		if c, o, ok := pair.Pair(); c != class || o != object || !ok {
-			t.Errorf("Pair(%d, %d).Pair() = %d, %d, %v", class, object, c, o, ok)
-		}
-		if n, ok := pair.Int64(); n != 0 || ok {
-			t.Errorf("Pair(%d, %d).Int64() = %d, %v", class, object, n, ok)
-		}
-		n := rapid.Int64().Draw(t, "n")
-		if got, ok := advisory.Int64(n).Int64(); got != n || !ok {
-			t.Errorf("Int64(%d).Int64() = %d, %v", n, got, ok)
-		}
-		if c, o, ok := advisory.Int64(n).Pair(); c != 0 || o != 0 || ok {
-			t.Errorf("Int64(%d).Pair() = %d, %d, %v", n, c, o, ok)
-		}
-		if pair.IsZero() || advisory.Int64(n).IsZero() {
-			t.Error("a valid key is zero")
-		}
-	})
+	if err := quick.Check(func(class, object int32) bool {
+		return advisory.Pair(class, object) != advisory.Int64(int64(class)<<32|int64(uint32(object)))
+	}, nil); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestZeroKey(t *testing.T) {
