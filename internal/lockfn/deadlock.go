@@ -1,0 +1,64 @@
+package lockfn
+
+import "github.com/pgadvisory/pgadvisory/advisory"
+
+// Deadlock asks whether the wait of the session at hand for k is part of a circle
+// of waits; [Circle] reads the answer.
+//
+// A waiter of ours is known by its comment, see [Waits], for it may be between
+// two tries and so in no queue of the server; it waits for those who hold what its
+// comment names. Of others the server knows whom they wait for. The walk starts
+// from the session at hand; ring is every session that is reached from it and
+// from which it is reached.
+//
+// The column of pg_stat_activity that it needs is open to sessions of one role, and
+// to all who have pg_read_all_stats. pg_stat_activity stays as it was first seen
+// in a transaction, hence the first statement.
+func Deadlock(k advisory.Key, m advisory.Mode) string {
+	return Waits(k, m) + "SELECT pg_catalog.pg_stat_clear_snapshot(); " + deadlock
+}
+
+const deadlock = `WITH RECURSIVE
+ours AS MATERIALIZED (
+	SELECT a.pid, pg_catalog.regexp_match(a.query, '^/\*pgadvisory waits ([xs]) (\d+) (\d+) ([12])\*/') AS w
+	FROM pg_catalog.pg_stat_activity a
+	WHERE a.datname = pg_catalog.current_database() AND a.query LIKE '/*pgadvisory waits %'
+), held AS MATERIALIZED (
+	SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode
+	FROM pg_catalog.pg_locks l WHERE ` + advisoryHere + ` AND l.granted AND l.pid IS NOT NULL
+), edge AS MATERIALIZED (
+	SELECT DISTINCT o.pid AS waiter, h.pid AS blocker
+	FROM ours o JOIN held h
+	ON h.classid = o.w[2]::pg_catalog.oid AND h.objid = o.w[3]::pg_catalog.oid AND h.objsubid = o.w[4]::pg_catalog.int2
+	AND h.pid <> o.pid AND (o.w[1] = 'x' OR h.mode = 'ExclusiveLock')
+), walk(waiter, blocker) AS (
+	SELECT e.waiter, e.blocker FROM edge e WHERE e.waiter = pg_catalog.pg_backend_pid()
+	UNION
+	SELECT n.waiter, n.blocker FROM walk w, LATERAL (
+		SELECT e.waiter, e.blocker FROM edge e WHERE e.waiter = w.blocker
+		UNION ALL
+		SELECT w.blocker, b FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) b
+		WHERE NOT EXISTS (SELECT FROM ours o WHERE o.pid = w.blocker)
+	) n
+), back(pid) AS (
+	SELECT pg_catalog.pg_backend_pid()
+	UNION
+	SELECT w.waiter FROM walk w JOIN back b ON w.blocker = b.pid
+), ring AS (
+	SELECT w.waiter, o.w FROM walk w LEFT JOIN ours o ON o.pid = w.waiter
+	WHERE w.blocker IN (SELECT b.pid FROM back b)
+)
+SELECT 1 FROM pg_catalog.generate_series(1, (
+	SELECT CASE WHEN min(r.waiter) FILTER (WHERE r.w IS NOT NULL) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
+		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(r.w::pg_catalog.text, ''), ',' ORDER BY r.waiter)) & 127)
+	FROM ring r HAVING pg_catalog.count(*) > 0))`
+
+// Circle reads the answer of [Deadlock]. The mark is 0 where there is no circle; two
+// looks with one mark saw the same sessions wait for the same keys. In each
+// circle exactly one waiter of ours is first: the one with the lowest pid.
+func Circle(rows int64) (mark int64, first bool) {
+	if rows == 0 {
+		return 0, false
+	}
+	return (rows + 1) / 2, rows%2 == 1
+}

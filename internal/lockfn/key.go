@@ -1,0 +1,138 @@
+package lockfn
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// args returns the arguments of a lock function: "4820" or "12, 34".
+//
+// The least number of each type is quoted: PostgreSQL reads the digits behind
+// the minus sign first, and they do not fit the type.
+func args(k advisory.Key) string {
+	if class, object, ok := k.Pair(); ok {
+		return int4(class) + ", " + int4(object)
+	}
+	n, _ := k.Int64()
+	if n == math.MinInt64 {
+		return "'-9223372036854775808'::pg_catalog.int8"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func int4(n int32) string {
+	if n == math.MinInt32 {
+		return "'-2147483648'::pg_catalog.int4"
+	}
+	return strconv.Itoa(int(n))
+}
+
+// A tag is the three columns by which pg_locks shows a key: classid and objid
+// are unsigned, and objsubid is 1 for a bigint and 2 for a pair (PostgreSQL
+// manual, "pg_locks").
+type tag struct {
+	classid, objid uint32
+	objsubid       int
+}
+
+func tagOf(k advisory.Key) tag {
+	if class, object, ok := k.Pair(); ok {
+		return tag{uint32(class), uint32(object), 2}
+	}
+	n, _ := k.Int64()
+	return tag{uint32(n >> 32), uint32(n), 1}
+}
+
+func (t tag) key() advisory.Key {
+	if t.objsubid == 2 {
+		return advisory.Pair(int32(t.classid), int32(t.objid))
+	}
+	return advisory.Int64(int64(t.classid)<<32 | int64(t.objid))
+}
+
+// where selects the rows of pg_locks l of the key in this database.
+func (t tag) where() string {
+	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", advisoryHere, t.classid, t.objid, t.objsubid)
+}
+
+const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
+
+// Sorted returns the keys in the one order in which every caller takes them,
+// each once.
+func Sorted(keys []advisory.Key) []advisory.Key {
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, func(a, b advisory.Key) int {
+		an, aok := packed(a)
+		bn, bok := packed(b)
+		if aok != bok {
+			if bok {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(an, bn)
+	})
+	return slices.Compact(keys)
+}
+
+// packed returns a key as one bigint, and whether it is a pair.
+func packed(k advisory.Key) (n int64, pair bool) {
+	if class, object, ok := k.Pair(); ok {
+		return int64(class)<<32 | int64(uint32(object)), true
+	}
+	n, _ = k.Int64()
+	return n, false
+}
+
+// rows returns a FROM item "t" with the columns n (the packed key), p (whether
+// it is a pair) and i (its place, from 1), in this order. The keys stand in
+// two array literals, so that pg_stat_statements sees one statement whatever
+// their number.
+func rows(keys []advisory.Key) string {
+	var n, p strings.Builder
+	for i, k := range keys {
+		if i > 0 {
+			n.WriteByte(',')
+			p.WriteByte(',')
+		}
+		num, pair := packed(k)
+		n.WriteString(strconv.FormatInt(num, 10))
+		p.WriteString(strconv.FormatBool(pair)[:1])
+	}
+	return fmt.Sprintf("(SELECT u.n, u.p, u.i FROM pg_catalog.unnest('{%s}'::pg_catalog.int8[], '{%s}'::pg_catalog.bool[]) WITH ORDINALITY u(n, p, i) ORDER BY u.i OFFSET 0) t", &n, &p)
+}
+
+// onRow calls a lock function on the key of a row of [rows].
+func onRow(fn string) string {
+	return fmt.Sprintf("CASE WHEN t.p THEN pg_catalog.%[1]s((t.n >> 32)::pg_catalog.int4, t.n::pg_catalog.bit(32)::pg_catalog.int4) ELSE pg_catalog.%[1]s(t.n) END", fn)
+}
+
+// call calls a lock function on k.
+func call(fn string, k advisory.Key) string {
+	return "pg_catalog." + fn + "(" + args(k) + ")"
+}
+
+func shared(fn string, m advisory.Mode) string {
+	if m == advisory.Shared {
+		return fn + "_shared"
+	}
+	return fn
+}
+
+func tryFn(m advisory.Mode) string     { return shared("pg_try_advisory_lock", m) }
+func tryXactFn(m advisory.Mode) string { return shared("pg_try_advisory_xact_lock", m) }
+func unlockFn(m advisory.Mode) string  { return shared("pg_advisory_unlock", m) }
+
+// lockMode is a mode's name in pg_locks.
+func lockMode(m advisory.Mode) string {
+	if m == advisory.Shared {
+		return "ShareLock"
+	}
+	return "ExclusiveLock"
+}

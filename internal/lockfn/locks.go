@@ -1,0 +1,67 @@
+package lockfn
+
+import (
+	"database/sql"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// Held lists the advisory locks of the session at hand; [ScanHeld] reads a row.
+const Held = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
+	advisoryHere + " AND l.pid = pg_catalog.pg_backend_pid() AND l.granted ORDER BY 1, 2, 3, 4"
+
+// ScanHeld reads a row of [Held].
+func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {
+	var (
+		classid, objid int64
+		objsubid       int
+		mode           string
+	)
+	if err := rows.Scan(&classid, &objid, &objsubid, &mode); err != nil {
+		return advisory.HeldLock{}, err
+	}
+	return advisory.HeldLock{
+		Key:  tag{uint32(classid), uint32(objid), objsubid}.key(),
+		Mode: modeOf(mode),
+	}, nil
+}
+
+// Holders lists who holds a key, given by [HoldersArgs]; [ScanHolder] reads a row.
+// A role without the rights of pg_read_all_stats sees neither client nor times of
+// others. A prepared transaction has no pid.
+//
+// The key is a parameter here: rows have to be read, and a driver that caches
+// statements by their text should cache one.
+const Holders = "SELECT coalesce(l.pid, 0), l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
+	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
+	"coalesce(a.xact_start, a.state_change) " +
+	"FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE " + advisoryHere +
+	" AND l.classid = ($1::pg_catalog.int8)::pg_catalog.oid AND l.objid = ($2::pg_catalog.int8)::pg_catalog.oid" +
+	" AND l.objsubid = $3::pg_catalog.int8 AND l.granted ORDER BY 1"
+
+// HoldersArgs are the parameters of [Holders].
+func HoldersArgs(k advisory.Key) []any {
+	t := tagOf(k)
+	return []any{int64(t.classid), int64(t.objid), int64(t.objsubid)}
+}
+
+// ScanHolder reads a row of [Holders].
+func ScanHolder(rows *sql.Rows) (advisory.Holder, error) {
+	var (
+		h     advisory.Holder
+		mode  string
+		since sql.NullTime
+	)
+	if err := rows.Scan(&h.PID, &mode, &h.User, &h.Application, &h.Client, &since); err != nil {
+		return h, err
+	}
+	h.Mode, h.Since = modeOf(mode), since.Time
+	return h, nil
+}
+
+func modeOf(lockMode string) advisory.Mode {
+	if lockMode == "ShareLock" {
+		return advisory.Shared
+	}
+	return advisory.Exclusive
+}

@@ -1,0 +1,35 @@
+package lockfn
+
+import "errors"
+
+// SQLState returns the SQLSTATE of a server's error, or "" for any other.
+// It imports no driver: the error types of lib/pq and pgx have this method.
+func SQLState(err error) string {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
+}
+
+// SQLSTATEs (PostgreSQL manual, "PostgreSQL Error Codes").
+const (
+	InFailedTransaction = "25P02"
+	deadlockDetected    = "40P01"
+	outOfMemory         = "53200" // also: the lock table is full
+	queryCanceled       = "57014"
+)
+
+// Refused reports whether err is the server's word that the statement did not
+// run, so that no lock can have come of it.
+func Refused(err error) bool {
+	s := SQLState(err)
+	if len(s) != 5 {
+		return false
+	}
+	switch s {
+	case InFailedTransaction, deadlockDetected, outOfMemory:
+		return true
+	}
+	return s[:2] == "42" || s[:2] == "0A" // no such function, no right to it, not supported
+}

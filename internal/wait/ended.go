@@ -1,0 +1,37 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// Ended turns an error that came of the end of a wait's time, before or in the
+// middle of a statement, into a *advisory.NotAcquiredError. Others stay as they are.
+func Ended(caller, limit context.Context, k advisory.Key, m advisory.Mode, start time.Time, err error) error {
+	var na *advisory.NotAcquiredError
+	if err == nil || errors.As(err, &na) || limit.Err() == nil {
+		return err
+	}
+	noAnswer := errors.Is(err, bound.ErrNoAnswer)
+	if !noAnswer && !errors.Is(err, limit.Err()) {
+		return err
+	}
+	na = &advisory.NotAcquiredError{Key: k, Mode: m, Waited: time.Since(start)}
+	if caller.Err() != nil {
+		na.Cause = bound.Cause(caller)
+	}
+	if noAnswer {
+		na.Cause = errors.Join(na.Cause, bound.ErrNoAnswer)
+	}
+	return na
+}
+
+// GaveWay reports whether err is one of a wait that ended by itself: it holds nothing,
+// and its session is as it was.
+func GaveWay(err error) bool {
+	return errors.Is(err, advisory.ErrNotAcquired) || errors.Is(err, ErrCanceled) || errors.Is(err, advisory.ErrDeadlock)
+}

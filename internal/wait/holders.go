@@ -1,0 +1,26 @@
+package wait
+
+import (
+	"database/sql"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// holders asks who holds the key. It is a courtesy of an error that is returned
+// anyhow, so that its own failure is not told.
+//
+// It is also the statement that ends a wait: its text, which pg_stat_activity
+// shows from now on, is not that of a waiter.
+func (w *Wait) holders() []advisory.Holder {
+	var hs []advisory.Holder
+	err := w.Query(lockfn.Holders, lockfn.HoldersArgs(w.Key), func(rows *sql.Rows) error {
+		h, err := lockfn.ScanHolder(rows)
+		hs = append(hs, h)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return hs
+}

@@ -1,0 +1,20 @@
+package wait
+
+import (
+	"context"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// Observe tells the Observer, if there is one, how a try or a wait ended.
+func Observe(ctx context.Context, k advisory.Key, s advisory.Settings, start time.Time, granted bool, err error) {
+	if s.Observer == nil {
+		return
+	}
+	e := advisory.Event{Kind: advisory.NotAcquired, Key: k, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
+	if granted {
+		e.Kind = advisory.Acquired
+	}
+	s.Observer.Observe(ctx, e)
+}

@@ -1,0 +1,120 @@
+// Package wait is how a call waits for a lock on a connection or in a transaction:
+// round after round, each of which leaves the connection as it was, until one
+// has the lock, the wait's time is over, or it turns out to be part of a deadlock.
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A Wait is one call's wait for one key at a time.
+type Wait struct {
+	bound.Session
+	Caller   context.Context // the caller's own
+	Limit    context.Context // ends with the caller's, or after MaxWait
+	Settings advisory.Settings
+	Key      advisory.Key
+	Start    time.Time
+
+	pause time.Duration
+	watch watch
+	warn  time.Duration
+}
+
+// ErrCanceled: an operator's pg_cancel_backend ended the wait.
+var ErrCanceled = errors.New("the wait was canceled on the server, by pg_cancel_backend")
+
+// Limit returns ctx bounded by MaxWait, for the wait alone.
+func Limit(ctx context.Context, s advisory.Settings) (context.Context, context.CancelFunc) {
+	if s.MaxWait == nil || *s.MaxWait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, *s.MaxWait)
+}
+
+// OneTry reports whether the options allow for no wait at all.
+func OneTry(s advisory.Settings) bool { return s.MaxWait != nil && *s.MaxWait == 0 }
+
+// Until calls round until it has the lock or fails. If the wait's time ends first,
+// the error is a *advisory.NotAcquiredError.
+func (w *Wait) Until(round func() (granted bool, err error)) error {
+	for {
+		if w.Limit.Err() != nil {
+			return w.NotAcquired()
+		}
+		granted, err := round()
+		if granted || err != nil {
+			return err
+		}
+		if err := w.lookForDeadlock(); err != nil {
+			return err
+		}
+		w.warnOfLongWait()
+	}
+}
+
+// Exec sends a statement of the wait, marked as such for [lockfn.Deadlock].
+func (w *Wait) Exec(text string) (int64, error) {
+	return w.Session.Exec(lockfn.Waits(w.Key, w.Settings.Mode) + text)
+}
+
+// Slice is a round that waits on the server, for at most length. It takes the lock
+// at session level. The text of before is sent in front of it.
+func (w *Wait) Slice(before string, length time.Duration) (granted bool, err error) {
+	if end, ok := w.Limit.Deadline(); ok {
+		length = max(min(length, time.Until(end)), time.Millisecond)
+	}
+	rows, err := w.Exec(before + lockfn.Slice(w.Key, w.Settings.Mode, length))
+	if err != nil {
+		return false, err
+	}
+	switch rows {
+	case lockfn.SliceGranted:
+		return true, nil
+	case lockfn.SliceDeadlock:
+		return false, fmt.Errorf("%w, found by the server", advisory.ErrDeadlock)
+	case lockfn.SliceCanceled:
+		return false, ErrCanceled
+	}
+	return false, nil
+}
+
+// NotAcquired is the error of a wait whose time is over. It asks who holds the key.
+func (w *Wait) NotAcquired() error {
+	e := &advisory.NotAcquiredError{
+		Key:     w.Key,
+		Mode:    w.Settings.Mode,
+		Waited:  time.Since(w.Start),
+		Holders: w.holders(),
+	}
+	if w.Caller.Err() != nil {
+		e.Cause = bound.Cause(w.Caller)
+	}
+	return e
+}
+
+// Long waits are told to the Observer after longWait, and then each time that the
+// wait has doubled.
+const longWait = 5 * time.Second
+
+func (w *Wait) warnOfLongWait() {
+	if w.Settings.Observer == nil {
+		return
+	}
+	if w.warn == 0 {
+		w.warn = longWait
+	}
+	if waited := time.Since(w.Start); waited >= w.warn {
+		w.warn = 2 * waited
+		w.Settings.Observer.Observe(w.Caller, advisory.Event{
+			Kind: advisory.Waiting, Key: w.Key, Mode: w.Settings.Mode, Label: w.Settings.Label, Waited: waited,
+		})
+	}
+}

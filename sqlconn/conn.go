@@ -1,0 +1,143 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/held"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
+// *sqlx.Conn and the like. A *sql.DB does not fit, for each of its statements may
+// run on another connection.
+type Conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Raw(func(driverConn any) error) error
+	Close() error
+}
+
+// A call is one call of this package on a connection.
+type call struct {
+	bound.Session
+	conn  Conn
+	raw   atomic.Value // rawConn
+	owner held.Owner
+}
+
+type rawConn struct{ driver.Conn }
+
+// on runs f for a call on conn, in bounded time after the end of limit.
+func on(limit context.Context, conn Conn, f func(*call) error) error {
+	if given.IsNil(conn) {
+		return errors.New("conn is nil")
+	}
+	if limit.Err() != nil {
+		return bound.Cause(limit)
+	}
+	late, stop := bound.Context(limit)
+	defer stop()
+	return in(late, conn, f)
+}
+
+// in runs f for a call on conn, in bounded time after the end of late.
+func in(late context.Context, conn Conn, f func(*call) error) error {
+	c := &call{conn: conn}
+	_, err := bound.Call(late, func(late context.Context) (none struct{}, _ error) {
+		c.Session = bound.Session{Ctx: late, On: conn}
+		if err := conn.Raw(c.look); err != nil {
+			return none, err
+		}
+		return none, f(c)
+	}, c.giveUp, func(struct{}, error) { c.discard() })
+	return err
+}
+
+// look keeps the driver's connection for later, when conn.Raw may not return.
+func (c *call) look(driverConn any) error {
+	if raw, ok := driverConn.(driver.Conn); ok {
+		c.raw.Store(rawConn{raw})
+	}
+	c.owner = held.OwnerOf(driverConn)
+	return nil
+}
+
+// giveUp closes the network connection below a statement that does not return.
+func (c *call) giveUp() {
+	if raw, ok := c.raw.Load().(rawConn); ok {
+		raw.Close()
+	}
+}
+
+// discard destroys the connection, and with it whatever it holds.
+//
+// Below database/sql there may be another pool, to which a closed connection
+// only goes back: pgx's, which destroys one that is inside a transaction.
+func (c *call) discard() {
+	c.owner.Clear()
+	c.conn.Raw(func(driverConn any) error {
+		if e, ok := driverConn.(driver.ExecerContext); ok {
+			ctx, cancel := context.WithTimeout(context.Background(), bound.Abort)
+			defer cancel()
+			e.ExecContext(ctx, "BEGIN", nil)
+		}
+		return driver.ErrBadConn
+	})
+}
+
+// settle sees to it that after a failed statement nothing is held that was not
+// reported as taken.
+func (c *call) settle(k advisory.Key, m advisory.Mode, err error) {
+	switch {
+	case errors.Is(err, sql.ErrConnDone), lockfn.Refused(err):
+		return
+	case lockfn.SQLState(err) != "":
+		if _, err := c.Exec(lockfn.UnlockIfHeld(k, m)); err == nil {
+			return
+		}
+	}
+	c.discard()
+}
+
+// undo releases a lock that came too late.
+func (c *call) undo(k advisory.Key, m advisory.Mode) {
+	if rows, err := c.Exec(lockfn.Unlock(k, m)); err != nil || rows != 1 {
+		c.discard()
+	}
+}
+
+// alreadyHeld returns an error if this package took k on this connection and has
+// not released it. What it remembers it checks on the server: a pool may have
+// reset the connection, or the caller released the lock by hand.
+func (c *call) alreadyHeld(k advisory.Key) error {
+	m, ok := c.owner.Mode(k)
+	if !ok {
+		return nil
+	}
+	rows, err := c.Exec(lockfn.HoldsAny(k))
+	if err != nil {
+		return err
+	}
+	if rows == 0 {
+		c.owner.Remove(k)
+		return nil
+	}
+	return fmt.Errorf("%w on this connection (%v): unlock it first, or was it left by an earlier user of a pooled connection?", advisory.ErrAlreadyHeld, m)
+}
+
+// settings reads the options and checks the key.
+func settings(k advisory.Key, opts []advisory.SessionOption) (advisory.Settings, error) {
+	s, err := advisory.SessionSettings(opts...)
+	if err == nil && k == (advisory.Key{}) {
+		err = advisory.ErrInvalidKey
+	}
+	return s, err
+}

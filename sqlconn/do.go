@@ -1,0 +1,100 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
+// so does the connection that fn works on. Afterwards it releases the lock, also
+// after a panic, and closes the connection. open is db.Conn, sqlx's db.Connx or the
+// like; fn gets what it returns, must not close it, and should do its work in the
+// database on it.
+//
+// fn's error is returned as it is. If the connection was found not to hold the lock
+// any more after fn, the error is also [advisory.ErrLost]. Otherwise errors are
+// those of [Lock], or open's, wrapped.
+//
+// Do needs one connection of the pool, and each that fn opens besides is one
+// more: in a pool too small for both fn would wait for ever.
+func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
+	_, err := do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
+		err := Lock(ctx, conn, key, opts...)
+		return err == nil, err
+	})
+	return err
+}
+
+// TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
+// the key is not free.
+func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) (ran bool, err error) {
+	return do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
+		return TryLock(ctx, conn, key, opts...)
+	})
+}
+
+func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock func(C) (bool, error)) (ran bool, err error) {
+	s, err := settings(k, opts)
+	switch {
+	case err != nil:
+	case open == nil:
+		err = errors.New("open is nil")
+	case fn == nil:
+		err = errors.New("fn is nil")
+	}
+	var conn C
+	if err == nil {
+		conn, err = opened(ctx, open)
+	}
+	if err != nil {
+		return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
+	}
+
+	hung := false // a call was given up: do not wait for conn any more
+	defer func() {
+		if hung {
+			go conn.Close()
+		} else {
+			conn.Close()
+		}
+	}()
+	ran, err = lock(conn)
+	if !ran || err != nil {
+		hung = errors.Is(err, bound.ErrNoAnswer)
+		return false, err
+	}
+
+	since := time.Now()
+	defer func() {
+		if uerr := unlock(ctx, conn, k, s, since); uerr != nil {
+			hung = errors.Is(uerr, bound.ErrNoAnswer)
+			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
+		}
+	}()
+	return true, fn(ctx, conn)
+}
+
+// opened calls open in bounded time: a driver may not return from a handshake.
+func opened[C Conn](ctx context.Context, open func(context.Context) (C, error)) (C, error) {
+	late, stop := bound.Context(ctx)
+	defer stop()
+	conn, err := bound.Call(late,
+		func(context.Context) (C, error) { return open(ctx) },
+		nil,
+		func(conn C, err error) {
+			if err == nil && !given.IsNil(conn) {
+				conn.Close()
+			}
+		})
+	if err == nil && given.IsNil(conn) {
+		err = errors.New("open returned a nil connection")
+	}
+	return conn, bound.Ended(ctx, err)
+}

@@ -1,0 +1,61 @@
+package sqlconn
+
+import (
+	"context"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// TryLock makes one try for key and reports whether conn holds it now. It is one
+// round trip.
+//
+// Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
+// [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
+// package (the package cannot know of SQL sent by hand, nor where the driver hides
+// its connection behind another each time, as pgx's stdlib.OpenDBFromPool does);
+// [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
+// driver's. Of an error nothing is held.
+func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) (bool, error) {
+	s, err := settings(key, opts)
+	if err != nil {
+		return false, lockfn.Error("try lock", key, s.Mode, err)
+	}
+	start := time.Now()
+	var granted bool
+	err = on(ctx, conn, func(c *call) (err error) {
+		granted, err = c.tryLock(ctx, key, s.Mode)
+		return err
+	})
+	if err != nil {
+		granted = false
+		err = lockfn.Error("try lock", key, s.Mode, bound.Ended(ctx, err))
+	}
+	wait.Observe(ctx, key, s, start, granted, err)
+	return granted, err
+}
+
+func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bool, error) {
+	if err := c.alreadyHeld(k); err != nil {
+		return false, err
+	}
+	rows, err := c.Exec(lockfn.Try(k, m))
+	if err != nil {
+		c.settle(k, m, err)
+		return false, err
+	}
+	granted := rows == 1
+	if ctx.Err() != nil {
+		if granted {
+			c.undo(k, m)
+		}
+		return false, bound.Cause(ctx)
+	}
+	if granted {
+		c.owner.Add(m, k)
+	}
+	return granted, nil
+}

@@ -1,0 +1,127 @@
+package xact
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// Do begins a transaction, waits for key in it, runs fn and commits; if fn returns an
+// error or panics, or ctx has ended, it rolls back. Either way the lock is released
+// by the transaction's end. fn sees what the last holder committed, at every
+// isolation level. fn must not end the transaction itself.
+//
+// begin is BeginTx of *sql.DB or *sql.Conn, BeginTxx of sqlx, or the like, and should
+// only begin: the transaction may be started over before fn runs, which undoes
+// SET LOCAL and the like. [TxOptions] are passed to it. Its ctx has the values of ctx,
+// but ends only if ctx does before the transaction has begun.
+//
+// It waits on the server, in slices of at most 400 ms and shorter than
+// deadlock_timeout, and starts its transaction over between them, so that it
+// holds up neither CREATE INDEX CONCURRENTLY nor VACUUM for longer than a slice,
+// and nothing is logged. The end of ctx is noticed after a slice.
+//
+// fn's error is returned as it is. An error of the commit is wrapped; the work may
+// then have been committed or not, as with every commit. Otherwise errors are those
+// of [Lock] and begin.
+func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...advisory.TxOption) error {
+	_, err := do(ctx, "lock", begin, key, fn, opts, true)
+	return err
+}
+
+// TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
+// the key is not free. With a free key and no work it is three round trips under READ
+// COMMITTED: BEGIN, the try, COMMIT; at the other levels it is four.
+func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...advisory.TxOption) (ran bool, err error) {
+	return do(ctx, "try lock", begin, key, fn, opts, false)
+}
+
+func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.TxOptions) (T, error), k advisory.Key, fn func(context.Context, T) error, opts []advisory.TxOption, waits bool) (ran bool, err error) {
+	start := time.Now()
+	s, err := settings([]advisory.Key{k}, opts)
+	switch {
+	case err != nil:
+	case begin == nil:
+		err = errors.New("begin is nil")
+	case fn == nil:
+		err = errors.New("fn is nil")
+	}
+	if err != nil {
+		return false, lockfn.Error(op, k, s.Mode, err)
+	}
+	tx, cancel, err := begun(ctx, begin, s.TxOptions)
+	if err != nil {
+		return false, lockfn.Error("begin a transaction to "+op, k, s.Mode, err)
+	}
+	o := &own{ctx: ctx, tx: tx, cancel: cancel, key: k, settings: s, start: start}
+	ended := false
+	defer func() {
+		if !ended { // fn panicked
+			o.rollback()
+		}
+	}()
+	granted, err := o.lock(waits)
+	err = lockfn.Error(op, k, s.Mode, err)
+	wait.Observe(ctx, k, s, start, granted && err == nil, err)
+	if !granted || err != nil {
+		ended = true
+		o.rollback()
+		return false, err
+	}
+
+	o.since = time.Now()
+	err = fn(ctx, tx)
+	ended = true
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("pgadvisory: the work under lock %s (%v) was rolled back: %w", k, s.Mode, bound.Cause(ctx))
+	}
+	if err != nil {
+		o.rollback()
+		return true, err
+	}
+	if err := o.commit(); err != nil {
+		return true, fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", k, s.Mode, lockfn.Meaning(err))
+	}
+	return true, nil
+}
+
+// begun begins a transaction whose ctx does not end any more; cancel ends it.
+func begun[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), o *sql.TxOptions) (tx T, cancel context.CancelFunc, err error) {
+	if ctx.Err() != nil {
+		return tx, nil, bound.Cause(ctx)
+	}
+	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	untie := context.AfterFunc(ctx, cancel)
+	late, stop := bound.Context(ctx)
+	defer stop()
+	tx, err = bound.Call(late,
+		func(context.Context) (T, error) { return begin(txCtx, o) },
+		nil,
+		func(tx T, err error) {
+			if err == nil && !given.IsNil(tx) {
+				tx.Rollback()
+			}
+		})
+	switch {
+	case err == nil && given.IsNil(tx):
+		err = errors.New("begin returned a nil transaction")
+	case !untie():
+		if err == nil {
+			tx.Rollback()
+			err = bound.Cause(ctx)
+		}
+		err = bound.Ended(ctx, err)
+	}
+	if err != nil {
+		cancel()
+	}
+	return tx, cancel, err
+}

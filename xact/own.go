@@ -1,0 +1,168 @@
+package xact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/held"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// own is a transaction that Do has begun, and may start over.
+//
+// It takes the lock at transaction level at once if the first try succeeds under
+// READ COMMITTED. Otherwise it takes it at session level, which outlasts the
+// transaction, and turns it into one of the transaction that it starts over: so the
+// transaction's snapshot is younger than the lock, and a wait leaves neither
+// settings nor a snapshot in it.
+type own struct {
+	ctx      context.Context
+	tx       Tx
+	cancel   context.CancelFunc // of the transaction's context
+	key      advisory.Key
+	settings advisory.Settings
+	start    time.Time
+	since    time.Time // when it got the lock
+
+	hung  bool // the last call was walked away from
+	doubt bool // the session may hold the lock
+}
+
+// lock takes the lock, in bounded time after the end of ctx or of MaxWait.
+func (o *own) lock(waits bool) (granted bool, err error) {
+	limit, cancel := wait.Limit(o.ctx, o.settings)
+	defer cancel()
+	late, stop := bound.Context(limit)
+	defer stop()
+	o.doubt = true
+	granted, err = bound.Call(late, func(late context.Context) (bool, error) {
+		w := &wait.Wait{Session: bound.Session{Ctx: late, On: o.tx}, Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
+		granted, doubt, err := acquire(w, waits)
+		if !doubt && late.Err() == nil {
+			o.doubt = false
+		}
+		return granted, err
+	}, nil, func(bool, error) {})
+	o.hung = errors.Is(err, bound.ErrNoAnswer)
+	if err == nil && granted && o.ctx.Err() != nil {
+		err = bound.Cause(o.ctx)
+	}
+	if waits {
+		err = wait.Ended(o.ctx, limit, o.key, o.settings.Mode, o.start, err)
+	}
+	err = bound.Ended(o.ctx, err)
+	if err == nil && granted {
+		held.OwnerOf(given.Inner(o.tx)).Add(o.settings.Mode, o.key)
+	}
+	return granted, err
+}
+
+// acquire takes the lock; doubt: the session may hold it, at session level.
+func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
+	k, s := w.Key, w.Settings
+	rows, err := w.Session.Exec(lockfn.TryXactOwn(k, s.Mode, s.AnyIsolation))
+	switch {
+	case err != nil:
+		return false, true, err
+	case rows == lockfn.XactGranted:
+		return true, false, nil
+	case rows == lockfn.XactSession:
+		return restart(w)
+	case !waits:
+		return false, false, nil
+	case wait.OneTry(s):
+		return false, false, w.NotAcquired()
+	}
+
+	if rows, err = w.Exec(lockfn.SliceLimit(true)); err != nil {
+		return false, false, err
+	}
+	length := lockfn.SliceLength(rows)
+	atXact := false
+	err = w.Until(func() (bool, error) {
+		if length > 0 {
+			return w.Slice(lockfn.RollbackAndChain+"; ", length)
+		}
+		// No snapshot stays in view during a pause.
+		if _, err := w.Exec(lockfn.RollbackAndChain); err != nil {
+			return false, err
+		}
+		w.Pause()
+		rows, err := w.Exec(lockfn.TryXactOwn(k, s.Mode, s.AnyIsolation))
+		atXact = rows == lockfn.XactGranted
+		return rows != lockfn.XactBusy, err
+	})
+	switch {
+	case err != nil:
+		return false, !wait.GaveWay(err), err
+	case atXact:
+		return true, false, nil
+	}
+	return restart(w)
+}
+
+func restart(w *wait.Wait) (granted, doubt bool, err error) {
+	rows, err := w.Session.Exec(lockfn.Restart(w.Key, w.Settings.Mode))
+	if err == nil && rows != 1 {
+		err = fmt.Errorf("%w while the transaction was started over", advisory.ErrLost)
+	}
+	return err == nil, err != nil, err
+}
+
+// rollback ends the transaction, in bounded time, so that its session holds nothing.
+func (o *own) rollback() {
+	roll := func() {
+		late, stop := context.WithTimeout(context.WithoutCancel(o.ctx), bound.Grace)
+		defer stop()
+		bound.Call(late, func(late context.Context) (none struct{}, _ error) {
+			if o.doubt {
+				o.release(bound.Session{Ctx: late, On: o.tx})
+			}
+			return none, o.tx.Rollback()
+		}, o.cancel, func(struct{}, error) {})
+		o.cancel()
+	}
+	if o.hung {
+		go roll()
+	} else {
+		roll()
+	}
+	o.released(nil)
+}
+
+// release makes sure that the session does not hold the lock: else it ends it.
+func (o *own) release(s bound.Session) {
+	if _, err := s.Exec(lockfn.RollbackAndChain); err == nil {
+		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {
+			return
+		}
+	}
+	s.Exec(lockfn.Terminate)
+}
+
+// commit commits, in bounded time after the end of ctx.
+func (o *own) commit() error {
+	late, stop := bound.Context(o.ctx)
+	defer stop()
+	_, err := bound.Call(late, func(context.Context) (none struct{}, _ error) {
+		return none, o.tx.Commit()
+	}, o.cancel, func(struct{}, error) {})
+	o.cancel()
+	o.released(err)
+	return err
+}
+
+func (o *own) released(err error) {
+	if o.settings.Observer == nil || o.since.IsZero() {
+		return
+	}
+	o.settings.Observer.Observe(o.ctx, advisory.Event{
+		Kind: advisory.Released, Key: o.key, Mode: o.settings.Mode, Label: o.settings.Label, Held: time.Since(o.since), Err: err,
+	})
+}

@@ -1,0 +1,126 @@
+package xact
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/held"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// A Tx is a transaction: *sql.Tx, *sqlx.Tx, bun.Tx, ent's generated Tx. A *sql.DB does
+// not fit: a transaction-level lock taken outside a transaction is gone with its
+// own statement.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Commit() error
+	Rollback() error
+}
+
+// A call is one call of this package in a transaction of the caller's.
+type call struct {
+	bound.Session
+	caller, limit context.Context
+	settings      advisory.Settings
+	start         time.Time
+	owner         held.Owner
+}
+
+// in runs f for a call in tx, in bounded time after the end of ctx or of MaxWait, and
+// returns which keys f took.
+func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
+	start := time.Now()
+	s, err := settings(keys, opts)
+	switch {
+	case err != nil:
+	case given.IsNil(tx):
+		err = errors.New("tx is nil")
+	case s.TxOptions != nil:
+		err = errors.New("TxOptions are for Do and TryDo: this transaction has begun already")
+	}
+	if err != nil {
+		return nil, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	var taken []advisory.Key
+	if limit.Err() != nil {
+		err = bound.Cause(limit)
+	} else {
+		late, stop := bound.Context(limit)
+		defer stop()
+		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
+			return f(&call{
+				Session: bound.Session{Ctx: late, On: tx},
+				caller:  ctx, limit: limit, settings: s, start: start,
+				owner: held.OwnerOf(given.Inner(tx)),
+			})
+		}, nil, func([]advisory.Key, error) {})
+	}
+	if err != nil {
+		taken = nil
+	}
+	if waits {
+		err = wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
+	}
+	err = lockfn.Error(op, first(keys), s.Mode, bound.Ended(ctx, err))
+	for _, k := range taken {
+		wait.Observe(ctx, k, s, start, true, nil)
+	}
+	if len(taken) == 0 {
+		wait.Observe(ctx, first(keys), s, start, false, err)
+	}
+	return taken, err
+}
+
+// settings reads the options and checks the keys.
+func settings(keys []advisory.Key, opts []advisory.TxOption) (advisory.Settings, error) {
+	s, err := advisory.TxSettings(opts...)
+	if err != nil {
+		return s, err
+	}
+	if len(keys) == 0 {
+		return s, errors.New("no keys were given")
+	}
+	for _, k := range keys {
+		if k == (advisory.Key{}) {
+			return s, advisory.ErrInvalidKey
+		}
+	}
+	return s, nil
+}
+
+func first(keys []advisory.Key) advisory.Key {
+	if len(keys) == 0 {
+		return advisory.Key{}
+	}
+	return keys[0]
+}
+
+// alreadyHeld returns an error if this package took k in this transaction. What it
+// remembers it checks on the server: the lock may have gone with a savepoint.
+func (c *call) alreadyHeld(k advisory.Key) error {
+	m, ok := c.owner.Mode(k)
+	if !ok {
+		return nil
+	}
+	rows, err := c.Exec(lockfn.HoldsAny(k))
+	if err != nil {
+		return err
+	}
+	if rows == 0 {
+		c.owner.Remove(k)
+		return nil
+	}
+	return fmt.Errorf("%w by this transaction: %s (%v), until the transaction ends", advisory.ErrAlreadyHeld, k, m)
+}
+
+var errStale = fmt.Errorf("%w: the transaction is REPEATABLE READ or SERIALIZABLE and may not see what the last holder committed: use xact.Do, READ COMMITTED, or xact.AnyIsolation", advisory.ErrStaleSnapshot)
