@@ -1,0 +1,124 @@
+package advisory_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Everything that a user can put in the wrong place is to be told by the
+// compiler, not by an error at run time. Each statement below is compiled in
+// the body of a function of these parameters.
+const statementParameters = `
+	ctx context.Context, second time.Duration,
+	db *sql.DB, conn *sql.Conn, tx *sql.Tx,
+	key advisory.Key, locker advisory.Locker, observer advisory.Observer`
+
+func TestWhatIsInPlaceCompiles(t *testing.T) {
+	for _, statement := range []string{
+		`var _ advisory.SessionOption = advisory.Label("account")`,
+		`var _ advisory.TxOption = advisory.Label("account")`,
+		`locker.TryLock(ctx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
+		`sqlconn.TryLock(ctx, conn, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
+		`sqlconn.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, advisory.Shared)`,
+		`sqlconn.Lock(ctx, conn, key, sqlconn.PlainWait())`,
+		`xact.TryLock(ctx, tx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
+		`xact.TryLock(ctx, tx, key, xact.AnyIsolation())`,
+		`xact.TryDo(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, xact.TxOptions(&sql.TxOptions{}))`,
+		`xact.TryDo(ctx, conn.BeginTx, key, func(context.Context, *sql.Tx) error { return nil })`,
+	} {
+		if errs := compileStatement(t, statement); len(errs) > 0 {
+			t.Errorf("%s\n%v", statement, errs)
+		}
+	}
+}
+
+func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
+	for _, v := range []struct{ statement, want string }{
+		{`locker.TryLock(ctx, key, xact.AnyIsolation())`, "missing method ApplySession"},
+		{`locker.Do(ctx, key, nil, xact.TxOptions(nil))`, "missing method ApplySession"},
+		{`sqlconn.TryLock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
+		{`sqlconn.Lock(ctx, conn, key, xact.TxOptions(nil))`, "missing method ApplySession"},
+		{`sqlconn.Unlock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
+		{`xact.TryLock(ctx, tx, key, sqlconn.PlainWait())`, "missing method ApplyTx"},
+		{`xact.LockAll(ctx, tx, []advisory.Key{key}, sqlconn.PlainWait())`, "missing method ApplyTx"},
+		{`var _ advisory.Option = sqlconn.PlainWait()`, "missing method ApplyTx"},
+		{`var _ advisory.Option = xact.AnyIsolation()`, "missing method ApplySession"},
+		{`var _ advisory.ObserverOption = advisory.Shared`, "missing method ApplyLocker"},
+
+		// A pool is no session, and no transaction; nor is one the other.
+		{`sqlconn.TryLock(ctx, db, key)`, "*sql.DB does not implement sqlconn.Conn"},
+		{`sqlconn.TryLock(ctx, tx, key)`, "*sql.Tx does not implement sqlconn.Conn"},
+		{`xact.TryLock(ctx, db, key)`, "*sql.DB does not implement xact.Tx"},
+		{`xact.TryLock(ctx, conn, key)`, "*sql.Conn does not implement xact.Tx"},
+		{`xact.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Tx) error { return nil })`, "db.Conn"},
+
+		// A number is not a key before somebody says in which space.
+		{`locker.TryLock(ctx, 4820)`, "4820"},
+	} {
+		errs := compileStatement(t, v.statement)
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), v.want) {
+			t.Errorf("%s\n%v\nwant one error with %q", v.statement, errs, v.want)
+		}
+	}
+}
+
+// compileStatement type-checks a program around the statement.
+func compileStatement(t *testing.T, statement string) (errs []error) {
+	t.Helper()
+	built, err := exportFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var src bytes.Buffer
+	fmt.Fprintln(&src, "package program")
+	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/sqlconn", modulePath + "/xact"} {
+		name := path[strings.LastIndex(path, "/")+1:]
+		if !strings.Contains(statementParameters+statement, name+".") {
+			continue
+		}
+		fmt.Fprintf(&src, "import %q\n", path)
+	}
+	fmt.Fprintf(&src, "func _(%s) {\n%s\n}\n", statementParameters, statement)
+
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "program.go", &src, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := types.Config{
+		Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(built[path]) }),
+		Error:    func(err error) { errs = append(errs, err) },
+	}
+	config.Check("program", fset, []*ast.File{file}, nil)
+	return errs
+}
+
+// exportFiles has the go tool compile the packages, and returns the files with what
+// they and those that they import export.
+var exportFiles = sync.OnceValues(func() (map[string]string, error) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
+		modulePath+"/advisory", modulePath+"/sqlconn", modulePath+"/xact")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", cmd, err, &stderr)
+	}
+	files := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return files, nil
+})
