@@ -7,6 +7,6 @@ import (
 	"errors"
 )
 
-func newCluster(context.Context, string, Options) (*Server, error) {
+func newCluster(context.Context, string, string, []setting) (*Server, error) {
 	return nil, errors.New("pgtest: on this system PostgreSQL's programs are not started; set DATABASE_URL, or PGADVISORY_TEST_SERVER=docker")
 }

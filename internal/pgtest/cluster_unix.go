@@ -4,6 +4,7 @@ package pgtest
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,25 +31,28 @@ type cluster struct {
 	server *postmaster // nil while stopped
 }
 
-func newCluster(ctx context.Context, bindir string, o Options) (_ *Server, err error) {
-	c := &cluster{bindir: bindir, netns: o.Netns}
+//go:embed cluster.sh
+var clusterScript string
+
+func newCluster(ctx context.Context, bindir, netns string, settings []setting) (_ *Server, err error) {
+	c := &cluster{bindir: bindir, netns: netns}
 	if c.user, err = unprivileged(); err != nil {
 		return nil, err
 	}
 	if c.dir, err = temporaryFolder(c.user); err != nil {
 		return nil, err
 	}
-	if c.dog, err = watch(c.dir); err != nil {
+	if c.dog, err = watch(clusterScript, c.dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 
 	password, port := random(16), ""
 	if port, err = freePort(); err == nil {
-		port = o.setting("port", port)
+		port = last(settings, "port", port)
 		err = c.initdb(ctx, password)
 	}
 	if err == nil {
-		err = c.configure(port, o.Settings)
+		err = c.configure(port, settings)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
@@ -57,7 +62,7 @@ func newCluster(ctx context.Context, bindir string, o Options) (_ *Server, err e
 	s.socketURL = &url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	s.socketURL.RawQuery = url.Values{"host": {c.path("socket")}, "port": {port}, "sslmode": {"disable"}}.Encode()
 	s.url = s.socketURL
-	if host := firstHost(o.setting("listen_addresses", "127.0.0.1")); host != "" {
+	if host := firstHost(last(settings, "listen_addresses", "127.0.0.1")); host != "" {
 		s.url = &url.URL{Scheme: "postgres", User: url.UserPassword("postgres", password), Path: "/postgres"}
 		s.url.Host = net.JoinHostPort(host, port)
 		s.url.RawQuery = "sslmode=disable"
@@ -67,7 +72,7 @@ func newCluster(ctx context.Context, bindir string, o Options) (_ *Server, err e
 
 // firstHost returns the host to reach a server by that listens on addresses.
 func firstHost(addresses string) string {
-	host, _, _ := strings.Cut(strings.Trim(addresses, "'"), ",")
+	host, _, _ := strings.Cut(addresses, ",")
 	switch host = strings.TrimSpace(host); host {
 	case "*", "0.0.0.0":
 		return "127.0.0.1"
@@ -91,17 +96,15 @@ func (c *cluster) initdb(ctx context.Context, password string) error {
 	}
 	defer os.Remove(pwfile)
 
-	args := []string{
-		"--pgdata", c.path("data"), "--username", "postgres", "--pwfile", pwfile,
-		"--auth-local", "trust", "--no-sync", "--encoding", "UTF8", "--no-locale",
-	}
+	args := append(slices.Clone(initdbArgs),
+		"--pgdata="+c.path("data"), "--username=postgres", "--pwfile="+pwfile, "--auth-local=trust")
 	// Passwords that are cheap to check, since tests connect often.
 	if major, err := c.majorVersion(ctx); err != nil {
 		return err
 	} else if major >= 16 {
-		args = append(args, "--auth-host", "scram-sha-256", "--set", "scram_iterations=1")
+		args = append(args, "--auth-host=scram-sha-256", "--set", "scram_iterations=1")
 	} else {
-		args = append(args, "--auth-host", "md5")
+		args = append(args, "--auth-host=md5")
 	}
 	cmd := c.command(ctx, "initdb", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -120,28 +123,18 @@ func (c *cluster) majorVersion(ctx context.Context) (int, error) {
 	return strconv.Atoi(versionNumber.FindString(string(out)))
 }
 
-func (c *cluster) configure(port string, settings []string) error {
-	defaults := []string{
-		"port=" + port,
-		"listen_addresses=127.0.0.1",
-		"unix_socket_directories=" + c.path("socket"),
-		"unix_socket_permissions=0700",
-		"fsync=off",
-		"full_page_writes=off",
-		"log_line_prefix='%m [%p] %q%d/%a '",
-		"log_min_messages=warning",
+func (c *cluster) configure(port string, settings []setting) error {
+	place := []setting{
+		{"port", port},
+		{"listen_addresses", "127.0.0.1"},
+		{"unix_socket_directories", c.path("socket")},
+		{"unix_socket_permissions", "0700"},
 	}
-	var b strings.Builder
-	b.WriteString("\n")
-	for _, s := range append(defaults, settings...) {
-		name, value, _ := strings.Cut(s, "=")
-		value = strings.TrimSpace(value)
-		if !strings.HasPrefix(value, "'") {
-			value = "'" + strings.ReplaceAll(value, "'", "''") + "'"
-		}
-		fmt.Fprintf(&b, "%s = %s\n", strings.TrimSpace(name), value)
+	var conf strings.Builder
+	for _, s := range slices.Concat(place, speed, logging, settings) {
+		fmt.Fprintln(&conf, s)
 	}
-	if err := appendTo(c.path("data/postgresql.conf"), b.String()); err != nil {
+	if err := appendTo(c.path("data/postgresql.conf"), conf.String()); err != nil {
 		return err
 	}
 
@@ -160,6 +153,8 @@ func appendTo(file, text string) error {
 }
 
 func (c *cluster) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lifecycleTimeout)
+	defer cancel()
 	log, err := os.OpenFile(c.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -170,7 +165,7 @@ func (c *cluster) start(ctx context.Context) error {
 	if c.server, err = startPostmaster(cmd); err != nil {
 		return err
 	}
-	if err := c.dog.guard(c.server.pid()); err != nil {
+	if err := c.dog.tell(c.server.pid()); err != nil {
 		return errors.Join(err, c.crash())
 	}
 
@@ -215,7 +210,7 @@ func (c *cluster) crash() error {
 func (c *cluster) ended() error {
 	c.server.reap()
 	c.server = nil
-	return c.dog.guard(0)
+	return c.dog.tell(0)
 }
 
 func (c *cluster) pause() error { return c.server.pause() }

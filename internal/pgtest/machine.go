@@ -24,26 +24,25 @@ const (
 
 // any returns the user's server if they named one, otherwise a throwaway one.
 func (m machine) any(ctx context.Context) (*Server, error) {
-	forced, err := m.forced()
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case forced == kindURL && !m.names():
-		return nil, errors.New("pgtest: PGADVISORY_TEST_SERVER=url, but neither DATABASE_URL nor PGHOST names a server")
-	case forced == kindURL, forced == "" && m.names():
+	if m.usersServer() {
 		return m.named(ctx)
-	default:
-		return m.throwaway(ctx, Options{})
 	}
+	return m.throwaway(ctx, Options{})
+}
+
+// usersServer reports whether it is the user's server that tests share.
+func (m machine) usersServer() bool {
+	forced, err := m.forced()
+	return err == nil && (forced == kindURL || forced == "" && m.names())
 }
 
 // throwaway starts a server that is nobody else's.
 func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	forced, err := m.forced()
-	if err == nil {
-		err = o.check()
+	if err != nil {
+		return nil, err
 	}
+	settings, err := parseSettings(o.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +51,19 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	if forced != kindDocker {
 		dir, err := m.bindir(o.BinDir)
 		if err == nil {
-			return newCluster(ctx, dir, o)
+			return newCluster(ctx, dir, o.Netns, settings)
 		}
 		none.binaries = err
 	}
-	if forced != kindBinaries && o.Netns == "" && o.BinDir == "" {
-		pool, err := m.docker()
+	switch {
+	case forced == kindBinaries:
+	case o.Netns != "" || o.BinDir != "":
+		none.docker = errors.New("not for a server of a certain folder or network namespace")
+		none.excluded = forced == kindDocker
+	default:
+		docker, err := m.docker(ctx)
 		if err == nil {
-			return newContainer(ctx, pool, m.image(), o)
+			return newContainer(ctx, docker, m.image(), settings)
 		}
 		none.docker = err
 	}
@@ -75,9 +79,11 @@ func (m machine) forced() (string, error) {
 	}
 }
 
-// A noServerError tells how to get a server, and why there is none. A nil cause
-// was not looked for.
-type noServerError struct{ binaries, docker error }
+// A noServerError tells how to get a server, and why there is none.
+type noServerError struct {
+	binaries, docker error // nil if not looked for
+	excluded         bool  // what the user has forced is of no use here
+}
 
 func (e *noServerError) Error() string {
 	s := `pgtest: no PostgreSQL to be had. Any one of these will do:

@@ -62,6 +62,13 @@ func (m machine) namedURL() (u *url.URL, by string, err error) {
 		return u, "DATABASE_URL", nil
 	}
 
+	host, port := m.getenv("PGHOST"), m.getenv("PGPORT")
+	if host == "" {
+		return nil, "", errors.New("pgtest: PGADVISORY_TEST_SERVER=url, but neither DATABASE_URL nor PGHOST names a server")
+	}
+	if port == "" {
+		port = "5432"
+	}
 	u = &url.URL{Scheme: "postgres", Path: "/postgres"}
 	if database := m.getenv("PGDATABASE"); database != "" {
 		u.Path = "/" + database
@@ -70,10 +77,6 @@ func (m machine) namedURL() (u *url.URL, by string, err error) {
 		u.User = url.UserPassword(user, password)
 	} else if user != "" {
 		u.User = url.User(user)
-	}
-	host, port := m.getenv("PGHOST"), m.getenv("PGPORT")
-	if port == "" {
-		port = "5432"
 	}
 	if strings.HasPrefix(host, "/") {
 		u.RawQuery = url.Values{"host": {host}, "port": {port}}.Encode()

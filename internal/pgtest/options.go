@@ -2,7 +2,7 @@ package pgtest
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -10,14 +10,15 @@ import (
 // Options describe a throwaway server. The zero Options are a server with the
 // defaults that the package documentation names.
 type Options struct {
-	// Settings are lines for postgresql.conf: "max_connections=20". A later one
+	// Settings are lines for postgresql.conf, such as "max_connections=20". A later one
 	// overrides an earlier one, and all override the defaults of this package.
 	// The URL of a server with "listen_addresses=10.0.0.2" points there.
 	Settings []string
 
 	// Netns is the name of a network namespace ("ip netns add NAME") to run the
-	// server in. Needs root, and PostgreSQL's programs on this machine.
-	// The Unix socket is reachable from every namespace.
+	// server in. It needs root, and PostgreSQL's programs on this machine: where
+	// the user wants Docker, NewServer skips the test. The Unix socket is
+	// reachable from every namespace.
 	Netns string
 
 	// BinDir is the folder with initdb and postgres to use, in place of
@@ -27,8 +28,8 @@ type Options struct {
 
 // NewServer starts a throwaway server, which is closed when the test ends; if
 // the test has failed, the end of the server's log is told.
-// It never is a server that the user named: where only such a one is to be had,
-// the test is skipped.
+// It never is a server that the user named: where they named one and no other is
+// to be had, the test is skipped.
 func NewServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return Options{Settings: settings}.NewServer(t)
@@ -38,10 +39,11 @@ func NewServer(t testing.TB, settings ...string) *Server {
 func (o Options) NewServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := thisMachine.throwaway(context.Background(), o)
-	if err != nil {
-		if thisMachine.names() {
-			t.Skipf("needs a server of its own: %v", err)
-		}
+	var none *noServerError
+	switch {
+	case errors.As(err, &none) && (thisMachine.usersServer() || none.excluded):
+		t.Skipf("needs a server of its own: %v", err)
+	case err != nil:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -68,25 +70,6 @@ func (o Options) Start(ctx context.Context) (*Server, error) {
 		return thisMachine.any(ctx)
 	}
 	return thisMachine.throwaway(ctx, o)
-}
-
-// setting returns the value that name ends up with, or otherwise fallback.
-func (o Options) setting(name, fallback string) string {
-	for _, s := range o.Settings {
-		if n, value, _ := strings.Cut(s, "="); strings.TrimSpace(n) == name {
-			fallback = strings.TrimSpace(value)
-		}
-	}
-	return fallback
-}
-
-func (o Options) check() error {
-	for _, s := range o.Settings {
-		if name, _, ok := strings.Cut(s, "="); !ok || strings.TrimSpace(name) == "" {
-			return fmt.Errorf("pgtest: setting %q is not of the form name=value", s)
-		}
-	}
-	return nil
 }
 
 // tail returns the last n lines of s.

@@ -35,16 +35,14 @@ type engine interface {
 	pause() error
 	resume() error
 	log() (string, error)
-	remove() error // of a stopped server
+	remove() error
 }
 
-// lifecycleTimeout bounds what is done without a ctx of the caller's.
+// lifecycleTimeout bounds every change of a server's state.
 const lifecycleTimeout = time.Minute
 
 // launch starts a server for the first time.
 func launch(ctx context.Context, s *Server) (*Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, lifecycleTimeout)
-	defer cancel()
 	err := s.engine.start(ctx)
 	if err == nil {
 		s.version, err = serverVersion(ctx, s.local())
@@ -205,9 +203,7 @@ func (s *Server) start() error {
 	if s.running {
 		return errors.New("pgtest: the server runs already")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lifecycleTimeout)
-	defer cancel()
-	if err := s.engine.start(ctx); err != nil {
+	if err := s.engine.start(context.Background()); err != nil {
 		return fmt.Errorf("pgtest: starting PostgreSQL again: %w", err)
 	}
 	s.set(true, false)

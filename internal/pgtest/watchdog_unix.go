@@ -3,7 +3,6 @@
 package pgtest
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,24 +10,23 @@ import (
 	"syscall"
 )
 
-// A watchdog is a process that removes a cluster: when it is told to, or when
-// this program ends, however that comes about, for then the pipe ends from
-// which it reads.
+// A watchdog is a process that cleans up after a server: when it is told to, or
+// when this program ends, however that comes about, for then the pipe ends
+// from which it reads.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe *os.File
 }
 
-//go:embed watchdog.sh
-var watchdogScript string
-
-func watch(dir string) (*watchdog, error) {
+// watch starts a watchdog: a shell script that reads its standard input to the
+// end and then cleans up.
+func watch(script string, args ...string) (*watchdog, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "pgadvisory-watchdog", dir)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "pgadvisory-watchdog"}, args...)...)
 	cmd.Dir = "/"
 	cmd.Stdin = r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to this program's group do not reach it
@@ -38,13 +36,13 @@ func watch(dir string) (*watchdog, error) {
 	return &watchdog{cmd, w}, nil
 }
 
-// guard tells which process to end with the program; 0 is none.
-func (d *watchdog) guard(pid int) error {
-	_, err := fmt.Fprintln(d.pipe, pid)
+// tell sends a line to the script.
+func (d *watchdog) tell(v any) error {
+	_, err := fmt.Fprintln(d.pipe, v)
 	return err
 }
 
-// clean removes the cluster, whose server has ended.
+// clean has the script clean up, and returns when it has.
 func (d *watchdog) clean() error {
 	return errors.Join(d.pipe.Close(), d.cmd.Wait())
 }

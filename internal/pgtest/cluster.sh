@@ -1,5 +1,5 @@
-# Removes the cluster in folder $1, at the end of the standard input. The last
-# line there is the process of its server, or 0.
+# Removes the cluster in folder $1 at the end of the standard input, whose last
+# line is the process of its server, or 0.
 dir=$1 server=0
 while read -r line; do server=$line; done
 
