@@ -35,13 +35,14 @@ type call struct {
 
 type rawConn struct{ driver.Conn }
 
-// on runs f for a call on conn, in bounded time after the end of limit.
-func on(limit context.Context, conn Conn, f func(*call) error) error {
+// on runs f for a call on conn, in bounded time after the end of limit, which is ctx
+// or ends before it.
+func on(ctx, limit context.Context, conn Conn, f func(*call) error) error {
 	if given.IsNil(conn) {
 		return errors.New("conn is nil")
 	}
-	if limit.Err() != nil {
-		return bound.Cause(limit)
+	if ctx.Err() != nil {
+		return bound.Cause(ctx)
 	}
 	late, stop := bound.Context(limit)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 // pg_locks does not tell the two levels apart. A lock held twice is listed once.
 func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
 	var locks []advisory.HeldLock
-	err := on(ctx, conn, func(c *call) error {
+	err := on(ctx, ctx, conn, func(c *call) error {
 		return c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
 			l, err := lockfn.ScanHeld(rows)
 			locks = append(locks, l)

@@ -35,7 +35,7 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 	start := time.Now()
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	err = on(limit, conn, func(c *call) error {
+	err = on(ctx, limit, conn, func(c *call) error {
 		if s.PlainWait && !wait.OneTry(s) {
 			return c.plainWait(limit, key, s.Mode)
 		}

@@ -26,7 +26,7 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 	}
 	start := time.Now()
 	var granted bool
-	err = on(ctx, conn, func(c *call) (err error) {
+	err = on(ctx, ctx, conn, func(c *call) (err error) {
 		granted, err = c.tryLock(ctx, key, s.Mode)
 		return err
 	})

@@ -52,8 +52,8 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
 	var taken []advisory.Key
-	if limit.Err() != nil {
-		err = bound.Cause(limit)
+	if ctx.Err() != nil {
+		err = bound.Cause(ctx)
 	} else {
 		late, stop := bound.Context(limit)
 		defer stop()

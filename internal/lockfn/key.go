@@ -3,35 +3,12 @@ package lockfn
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
-
-// args returns the arguments of a lock function: "4820" or "12, 34".
-//
-// The least number of each type is quoted: PostgreSQL reads the digits behind
-// the minus sign first, and they do not fit the type.
-func args(k advisory.Key) string {
-	if class, object, ok := k.Pair(); ok {
-		return int4(class) + ", " + int4(object)
-	}
-	n, _ := k.Int64()
-	if n == math.MinInt64 {
-		return "'-9223372036854775808'::pg_catalog.int8"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-func int4(n int32) string {
-	if n == math.MinInt32 {
-		return "'-2147483648'::pg_catalog.int4"
-	}
-	return strconv.Itoa(int(n))
-}
 
 // A tag is the three columns by which pg_locks shows a key: classid and objid
 // are unsigned, and objsubid is 1 for a bigint and 2 for a pair (PostgreSQL
@@ -115,7 +92,7 @@ func onRow(fn string) string {
 
 // call calls a lock function on k.
 func call(fn string, k advisory.Key) string {
-	return "pg_catalog." + fn + "(" + args(k) + ")"
+	return "pg_catalog." + fn + "(" + k.SQL() + ")"
 }
 
 func shared(fn string, m advisory.Mode) string {
