@@ -82,7 +82,7 @@ func rows(keys []advisory.Key) string {
 		n.WriteString(strconv.FormatInt(num, 10))
 		p.WriteString(strconv.FormatBool(pair)[:1])
 	}
-	return fmt.Sprintf("(SELECT u.n, u.p, u.i FROM pg_catalog.unnest('{%s}'::pg_catalog.int8[], '{%s}'::pg_catalog.bool[]) WITH ORDINALITY u(n, p, i) ORDER BY u.i OFFSET 0) t", &n, &p)
+	return fmt.Sprintf("(SELECT u.n, u.p, u.i FROM ROWS FROM (pg_catalog.unnest('{%s}'::pg_catalog.int8[]), pg_catalog.unnest('{%s}'::pg_catalog.bool[])) WITH ORDINALITY u(n, p, i) ORDER BY u.i OFFSET 0) t", &n, &p)
 }
 
 // onRow calls a lock function on the key of a row of [rows].
