@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A schema is what the migrations have come to, as the server sees it.
+type schema struct {
+	Version int   // the highest
+	Rows    int   // of schema_version
+	Steps   int   // different ones among them
+	Cents   int64 // the sum of all balances
+	Login   bool  // there is a column or an index of step 4
+	Locks   int   // advisory locks in this database, held or waited for
+}
+
+func look(ctx context.Context, db *sql.DB) (s schema, err error) {
+	err = db.QueryRowContext(ctx, `SELECT
+		(SELECT coalesce(max(version), 0) FROM schema_version),
+		(SELECT count(*) FROM schema_version),
+		(SELECT count(DISTINCT version) FROM schema_version),
+		(SELECT sum(balance) FROM accounts),
+		EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attname = 'login' AND NOT attisdropped)
+			OR to_regclass('accounts_login') IS NOT NULL,
+		(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).
+		Scan(&s.Version, &s.Rows, &s.Steps, &s.Cents, &s.Login, &s.Locks)
+	return s, err
+}
