@@ -39,16 +39,17 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 	if c.user, err = unprivileged(); err != nil {
 		return nil, err
 	}
-	if c.dir, err = temporaryFolder(c.user); err != nil {
-		return nil, err
-	}
+	c.dir = temporaryName()
 	if c.dog, err = watch(clusterScript, c.dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(c.dir))
+		return nil, err
 	}
 
 	password, port := random(16), ""
 	if port, err = freePort(); err == nil {
 		port = last(settings, "port", port)
+		err = c.makeFolders()
+	}
+	if err == nil {
 		err = c.initdb(ctx, password)
 	}
 	if err == nil {
@@ -82,6 +83,30 @@ func firstHost(addresses string) string {
 	return host
 }
 
+// temporaryName returns the name of a folder that does not exist yet. It is
+// short, for the path of a Unix socket has to be less than about 100 bytes.
+func temporaryName() string {
+	base := os.TempDir()
+	if len(base) > 50 {
+		base = "/tmp"
+	}
+	return filepath.Join(base, "pgadvisory-"+random(6))
+}
+
+// makeFolders makes the cluster's folder and the socket's, which its user alone
+// may enter.
+func (c *cluster) makeFolders() error {
+	for _, dir := range []string{c.dir, c.path("socket")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		if err := c.give(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 // initdb makes the cluster. Its superuser is postgres: trusted on the socket,
@@ -98,11 +123,12 @@ func (c *cluster) initdb(ctx context.Context, password string) error {
 
 	args := append(slices.Clone(initdbArgs),
 		"--pgdata="+c.path("data"), "--username=postgres", "--pwfile="+pwfile, "--auth-local=trust")
-	// Passwords that are cheap to check, since tests connect often.
+	// Passwords that are cheap to check, since tests connect often. With fewer
+	// than 1000 iterations lib/pq refuses to connect.
 	if major, err := c.majorVersion(ctx); err != nil {
 		return err
 	} else if major >= 16 {
-		args = append(args, "--auth-host=scram-sha-256", "--set", "scram_iterations=1")
+		args = append(args, "--auth-host=scram-sha-256", "--set", "scram_iterations=1000")
 	} else {
 		args = append(args, "--auth-host=md5")
 	}

@@ -35,15 +35,14 @@ func newContainer(ctx context.Context, docker *dockertest.Pool, image string, se
 	c := &container{docker: docker}
 	password := random(16)
 	repository, tag := splitImage(image)
-	inside := last(settings, "port", "5432") + "/tcp"
 	c.options = &dockertest.RunOptions{
 		Name:         "pgadvisory-test-" + random(6),
 		Repository:   repository,
 		Tag:          tag,
 		Env:          []string{"POSTGRES_PASSWORD=" + password, "POSTGRES_INITDB_ARGS=" + strings.Join(initdbArgs, " ")},
 		Cmd:          []string{"postgres"},
-		ExposedPorts: []string{inside},
-		PortBindings: map[dc.Port][]dc.PortBinding{dc.Port(inside): {{HostIP: "127.0.0.1", HostPort: port}}},
+		ExposedPorts: []string{"5432/tcp"},
+		PortBindings: map[dc.Port][]dc.PortBinding{"5432/tcp": {{HostIP: "127.0.0.1", HostPort: port}}},
 	}
 	for _, s := range slices.Concat(speed, logging, settings) {
 		c.options.Cmd = append(c.options.Cmd, "-c", s.name+"="+s.value)

@@ -57,9 +57,10 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	}
 	switch {
 	case forced == kindBinaries:
-	case o.Netns != "" || o.BinDir != "":
-		none.docker = errors.New("not for a server of a certain folder or network namespace")
-		none.excluded = forced == kindDocker
+	case o.places(settings) && forced == kindDocker:
+		return nil, errExcluded
+	case o.places(settings):
+		none.docker = errors.New("not for a server with a place of its own")
 	default:
 		docker, err := m.docker(ctx)
 		if err == nil {
@@ -79,11 +80,12 @@ func (m machine) forced() (string, error) {
 	}
 }
 
-// A noServerError tells how to get a server, and why there is none.
-type noServerError struct {
-	binaries, docker error // nil if not looked for
-	excluded         bool  // what the user has forced is of no use here
-}
+// errExcluded means that what the user has forced is of no use.
+var errExcluded = errors.New("pgtest: a server with a place of its own is not for Docker, which PGADVISORY_TEST_SERVER wants")
+
+// A noServerError tells how to get a server, and why there is none. A nil cause
+// was not looked for.
+type noServerError struct{ binaries, docker error }
 
 func (e *noServerError) Error() string {
 	s := `pgtest: no PostgreSQL to be had. Any one of these will do:

@@ -12,13 +12,14 @@ import (
 type Options struct {
 	// Settings are lines for postgresql.conf, such as "max_connections=20". A later one
 	// overrides an earlier one, and all override the defaults of this package.
-	// The URL of a server with "listen_addresses=10.0.0.2" points there.
+	// The URL of a server with "listen_addresses=10.0.0.2" points there; it and
+	// "port" need PostgreSQL's programs on this machine, as do the fields below:
+	// where the user wants Docker, NewServer skips the test.
 	Settings []string
 
 	// Netns is the name of a network namespace ("ip netns add NAME") to run the
-	// server in. It needs root, and PostgreSQL's programs on this machine: where
-	// the user wants Docker, NewServer skips the test. The Unix socket is
-	// reachable from every namespace.
+	// server in, which needs root. The Unix socket is reachable from every
+	// namespace.
 	Netns string
 
 	// BinDir is the folder with initdb and postgres to use, in place of
@@ -39,11 +40,11 @@ func NewServer(t testing.TB, settings ...string) *Server {
 func (o Options) NewServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := thisMachine.throwaway(context.Background(), o)
-	var none *noServerError
-	switch {
-	case errors.As(err, &none) && (thisMachine.usersServer() || none.excluded):
-		t.Skipf("needs a server of its own: %v", err)
-	case err != nil:
+	if err != nil {
+		none, _ := errors.AsType[*noServerError](err)
+		if none != nil && thisMachine.usersServer() || err == errExcluded {
+			t.Skipf("needs a server of its own: %v", err)
+		}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -70,6 +71,11 @@ func (o Options) Start(ctx context.Context) (*Server, error) {
 		return thisMachine.any(ctx)
 	}
 	return thisMachine.throwaway(ctx, o)
+}
+
+// places reports whether the options say where the server is to run or to listen.
+func (o Options) places(settings []setting) bool {
+	return o.Netns != "" || o.BinDir != "" || last(settings, "listen_addresses", "no") != "no" || last(settings, "port", "") != ""
 }
 
 // tail returns the last n lines of s.

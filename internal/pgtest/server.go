@@ -154,7 +154,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	open.remove(s)
+	defer open.remove(s) // at the end, so that a Shutdown meanwhile waits for it
 
 	if s.engine == nil {
 		var errs []error
