@@ -44,17 +44,8 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 		return nil, err
 	}
 
-	password, port := random(16), ""
-	if port, err = freePort(); err == nil {
-		port = last(settings, "port", port)
-		err = c.makeFolders()
-	}
-	if err == nil {
-		err = c.initdb(ctx, password)
-	}
-	if err == nil {
-		err = c.configure(port, settings)
-	}
+	password := random(16)
+	port, err := c.make(ctx, password, settings)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
 	}
@@ -91,6 +82,22 @@ func temporaryName() string {
 		base = "/tmp"
 	}
 	return filepath.Join(base, "pgadvisory-"+random(6))
+}
+
+// make makes the cluster and returns the port that its server is to have.
+func (c *cluster) make(ctx context.Context, password string, settings []setting) (port string, err error) {
+	if err := c.makeFolders(); err != nil {
+		return "", err
+	}
+	if err := c.initdb(ctx, password); err != nil {
+		return "", err
+	}
+	if port = last(settings, "port", ""); port == "" {
+		if port, err = freePort(); err != nil { // late, so that nobody else takes it
+			return "", err
+		}
+	}
+	return port, c.configure(port, settings)
 }
 
 // makeFolders makes the cluster's folder and the socket's, which its user alone

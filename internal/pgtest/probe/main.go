@@ -1,0 +1,24 @@
+// Command probe tells which PostgreSQL server tests and examples get on this
+// machine. Where they get none it says what to do about it, and fails.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+)
+
+func main() {
+	s, err := pgtest.Start(context.Background())
+	if err == nil {
+		v := s.Version()
+		fmt.Printf("PostgreSQL %d.%d, by %s\n", v/10000, v%10000, s.Kind())
+		err = s.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
