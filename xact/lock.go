@@ -31,7 +31,8 @@ func TryLock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOp
 //
 // If ctx or [advisory.MaxWait] ends first the error is an
 // [*advisory.NotAcquiredError] that names the holders; tx is usable, holds what it
-// held before, and no setting of it has changed. Waits of this package and of
+// held before (and perhaps key, if that was free and ctx ended during the one round
+// trip), and no setting of it has changed. Waits of this package and of
 // sqlconn that wait for each other are told [advisory.ErrDeadlock], one of them,
 // within three seconds, given that they use one role and track_activities is on.
 // Otherwise errors are those of [TryLock].

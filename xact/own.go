@@ -136,13 +136,15 @@ func (o *own) rollback() {
 	o.released(nil)
 }
 
-// release makes sure that the session does not hold the lock: else it ends it.
+// release makes sure that the session does not hold the lock: else it ends it, for
+// which it is never too late.
 func (o *own) release(s bound.Session) {
 	if _, err := s.Exec(lockfn.RollbackAndChain); err == nil {
 		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {
 			return
 		}
 	}
+	s.Ctx = context.WithoutCancel(s.Ctx)
 	s.Exec(lockfn.Terminate)
 }
 
@@ -154,6 +156,9 @@ func (o *own) commit() error {
 		return none, o.tx.Commit()
 	}, o.cancel, func(struct{}, error) {})
 	o.cancel()
+	if errors.Is(err, bound.ErrNoAnswer) {
+		err = bound.Ended(o.ctx, err)
+	}
 	o.released(err)
 	return err
 }
