@@ -88,15 +88,37 @@ func (ls Locks) Unlock() error {
 
 type lockContextKey struct{}
 
+// underLock is a lock under which work runs, and those further out.
+type underLock struct {
+	lock  Lock
+	outer *underLock
+}
+
 // NewContext returns a ctx that carries l for [FromContext]. It is for those
 // who implement a [Locker].
 func NewContext(ctx context.Context, l Lock) context.Context {
-	return context.WithValue(ctx, lockContextKey{}, l)
+	outer, _ := ctx.Value(lockContextKey{}).(*underLock)
+	return context.WithValue(ctx, lockContextKey{}, &underLock{l, outer})
 }
 
 // FromContext returns the lock under which fn runs, inside Do and TryDo of a
-// [Locker].
+// [Locker]; of several the innermost.
 func FromContext(ctx context.Context) (Lock, bool) {
-	l, ok := ctx.Value(lockContextKey{}).(Lock)
-	return l, ok
+	if u, ok := ctx.Value(lockContextKey{}).(*underLock); ok {
+		return u.lock, true
+	}
+	return nil, false
+}
+
+// Under reports whether ctx is that of work that runs under a lock on key, at
+// any depth: to wait for it there would be to wait for oneself. It is for those
+// who implement a [Locker].
+func Under(ctx context.Context, key Key) bool {
+	u, _ := ctx.Value(lockContextKey{}).(*underLock)
+	for ; u != nil; u = u.outer {
+		if u.lock.Key() == key && u.lock.Context().Err() == nil {
+			return true
+		}
+	}
+	return false
 }

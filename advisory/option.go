@@ -47,7 +47,12 @@ type Settings struct {
 
 // LockerSettings are what the options of sqlconn.NewLocker come to.
 type LockerSettings struct {
-	Observer Observer
+	Observer        Observer
+	Failover        time.Duration
+	Heartbeat       time.Duration
+	Fencing         bool
+	MaxConns        int
+	ApplicationName string
 }
 
 // SessionSettings reads the options of a call; of two of a kind the last counts.

@@ -7,6 +7,12 @@ func Try(k advisory.Key, m advisory.Mode) string {
 	return "SELECT 1 WHERE " + call(tryFn(m), k)
 }
 
+// TryAny tries the keys in turn, up to the first that is free. Its row count is that
+// key's place, from 1; 0 if all were busy.
+func TryAny(keys []advisory.Key, m advisory.Mode) string {
+	return "SELECT 1 FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
+}
+
 // Block waits on the server at session level until it is granted: a row.
 func Block(k advisory.Key, m advisory.Mode) string {
 	return "SELECT 1 FROM " + call(shared("pg_advisory_lock", m), k)

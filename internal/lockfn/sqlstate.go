@@ -33,3 +33,10 @@ func Refused(err error) bool {
 	}
 	return s[:2] == "42" || s[:2] == "0A" // no such function, no right to it, not supported
 }
+
+// LinkGone reports whether after err the session can be expected to be gone: it is no
+// error of the server's, or one with which the server ends the session.
+func LinkGone(err error) bool {
+	s := SQLState(err)
+	return len(s) != 5 || s[:2] == "08" || s[:3] == "57P" || s == "25P03" || s == "25P04"
+}

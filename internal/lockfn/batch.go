@@ -1,0 +1,100 @@
+package lockfn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// An Op is what a batch does with one key, as a letter of its text.
+type Op byte
+
+const (
+	OpTry       Op = iota // take it in the mode, if it is free
+	OpUnlock              // release it from the mode
+	OpDowngrade           // take it shared beside one's exclusive hold, then drop that
+)
+
+// A Request is one line of a batch.
+type Request struct {
+	Op   Op
+	Key  advisory.Key
+	Mode advisory.Mode
+}
+
+func (r Request) letter() byte {
+	_, _, pair := r.Key.Pair()
+	i := int(r.Op)*4 + int(r.Mode)*2
+	if pair {
+		i++
+	}
+	return 'a' + byte(i)
+}
+
+// Batch answers many requests in one round trip, in their order. It is to be
+// prepared once on a session. Its parameters are made by [BatchArgs]; its one row is
+// the pid of the session, a letter t or f for each request, and a fencing token, or
+// 0 if fencing is off or nothing was granted.
+//
+// A token is a transaction id that was drawn after the last grant, so that it is above
+// that of any earlier holder of any of the keys; and it is made durable before it
+// is answered, by a message in the write-ahead log, since an id that was only assigned
+// may be assigned again after a crash.
+func Batch(fencing bool) string {
+	token := "0::pg_catalog.int8"
+	if fencing {
+		token = "CASE WHEN a.grants > 0 THEN " + Token + " ELSE 0 END"
+	}
+	var cases strings.Builder
+	for _, op := range []Op{OpTry, OpUnlock, OpDowngrade} {
+		for _, m := range []advisory.Mode{advisory.Exclusive, advisory.Shared} {
+			for _, k := range []advisory.Key{advisory.Int64(0), advisory.Pair(0, 0)} {
+				args := "k.n"
+				if _, _, pair := k.Pair(); pair {
+					args = "(k.n >> 32)::pg_catalog.int4, k.n::pg_catalog.bit(32)::pg_catalog.int4"
+				}
+				fmt.Fprintf(&cases, " WHEN '%c' THEN ", Request{op, k, m}.letter())
+				switch op {
+				case OpTry:
+					fmt.Fprintf(&cases, "pg_catalog.%s(%s)", tryFn(m), args)
+				case OpUnlock:
+					fmt.Fprintf(&cases, "pg_catalog.%s(%s)", unlockFn(m), args)
+				case OpDowngrade:
+					// The blocking form: on 13 to 15 the try form fails if an
+					// exclusive waiter is queued. It returns void, never null.
+					fmt.Fprintf(&cases, "CASE WHEN pg_catalog.pg_advisory_lock_shared(%[1]s) IS NOT NULL THEN pg_catalog.pg_advisory_unlock(%[1]s) ELSE false END", args)
+				}
+			}
+		}
+	}
+	return "SELECT pg_catalog.pg_backend_pid(), a.answers, " + token + " FROM (" +
+		"SELECT pg_catalog.string_agg(CASE WHEN r.ok THEN 't' ELSE 'f' END, '' ORDER BY r.i) AS answers, " +
+		"pg_catalog.count(*) FILTER (WHERE r.ok AND r.op <= 'd') AS grants FROM (" +
+		"SELECT k.i, k.op, CASE k.op" + cases.String() + " END AS ok FROM (" +
+		"SELECT u.n, u.i, pg_catalog.substr($2::pg_catalog.text, u.i::pg_catalog.int4, 1) AS op " +
+		"FROM pg_catalog.unnest($1::pg_catalog.text::pg_catalog.int8[]) WITH ORDINALITY u(n, i) ORDER BY u.i OFFSET 0) k OFFSET 0) r) a"
+}
+
+// Token draws a fencing token. The message gives the transaction something to flush.
+const Token = "CASE WHEN pg_catalog.pg_logical_emit_message(true, 'pgadvisory', '') IS NOT NULL THEN pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 END"
+
+// BatchArgs are the parameters of [Batch].
+func BatchArgs(rs []Request) (keys, ops string) {
+	var k, o strings.Builder
+	k.Grow(21 * len(rs))
+	o.Grow(len(rs))
+	k.WriteByte('{')
+	for i, r := range rs {
+		if i > 0 {
+			k.WriteByte(',')
+		}
+		n, _ := packed(r.Key)
+		var digits [20]byte
+		k.Write(strconv.AppendInt(digits[:0], n, 10))
+		o.WriteByte(r.letter())
+	}
+	k.WriteByte('}')
+	return k.String(), o.String()
+}

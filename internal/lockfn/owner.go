@@ -1,0 +1,58 @@
+package lockfn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Setting is one that a Locker's session sets for itself.
+type Setting struct{ Name, Value string }
+
+// SetAll sets those settings that the server has.
+func SetAll(settings []Setting) string {
+	var values []string
+	for _, s := range settings {
+		values = append(values, fmt.Sprintf("('%s', '%s')", s.Name, strings.ReplaceAll(s.Value, "'", "''")))
+	}
+	return "SELECT pg_catalog.set_config(s.name, v.value, false) FROM (VALUES " + strings.Join(values, ", ") +
+		") v(name, value) JOIN pg_catalog.pg_settings s ON s.name = v.name"
+}
+
+// About asks what a Locker has to know of a session's server: its pid, whether the
+// server is in recovery, its version in words, the size of its lock table, and
+// tcp_user_timeout as it is in force, with whether the session is one of TCP.
+const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.version(), " +
+	"pg_catalog.current_setting('max_locks_per_transaction')::pg_catalog.int8 * (pg_catalog.current_setting('max_connections')::pg_catalog.int8 + pg_catalog.current_setting('max_prepared_transactions')::pg_catalog.int8), " +
+	"coalesce((SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'tcp_user_timeout'), 0), pg_catalog.inet_client_addr() IS NOT NULL"
+
+// LocksInUse counts the entries of the server's lock table, of all databases.
+const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, l.transactionid, l.classid, l.objid, l.objsubid)::pg_catalog.text) FROM pg_catalog.pg_locks l WHERE NOT l.fastpath"
+
+// Ping asks for a sign of life.
+const Ping = "SELECT 1"
+
+// Guard is a ping that also cancels the slices of those waiters, by pid, for whose
+// transaction somebody waits: CREATE INDEX CONCURRENTLY, say.
+func Guard(pids []int) string {
+	return "SELECT pg_catalog.pg_cancel_backend(w.pid) FROM pg_catalog.pg_locks w JOIN pg_catalog.pg_locks b " +
+		"ON b.locktype = 'virtualxid' AND NOT b.granted AND w.locktype = 'virtualxid' AND w.granted AND w.virtualxid = b.virtualxid " +
+		"WHERE w.pid = ANY ('{" + joined(pids) + "}'::pg_catalog.int4[])"
+}
+
+// Cancel ends the slice of a waiter whose callers are gone.
+func Cancel(pids []int) string {
+	return "SELECT pg_catalog.pg_cancel_backend(p) FROM pg_catalog.unnest('{" + joined(pids) + "}'::pg_catalog.int4[]) p"
+}
+
+func joined(pids []int) string {
+	s := make([]string, len(pids))
+	for i, p := range pids {
+		s[i] = strconv.Itoa(p)
+	}
+	return strings.Join(s, ",")
+}
+
+// Milliseconds is a setting's value in the unit of its kind.
+func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

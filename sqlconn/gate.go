@@ -1,0 +1,354 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// handOverFor is for how long, after the server granted a lock, this process may hand
+// it from one of its callers to the next without giving others their turn.
+const handOverFor = 50 * time.Millisecond
+
+// A gate decides, for one key, which caller of this process goes to the server:
+// PostgreSQL grants a session a lock that it has already, so that two callers on one
+// session would both win. Callers queue here, first come first served, and only the
+// front talks to the server.
+//
+// All of it is guarded by the Locker's mutex.
+type gate struct {
+	l     *Locker
+	key   advisory.Key
+	queue []*request
+	hold  *hold // what this process holds on the server, if anything
+
+	// At most one of these, and only without a hold:
+	busy   bool     // a statement about the key is under way (with a hold, too)
+	waiter *session // waits on the server for the front
+	polled bool     // is tried now and then for the front
+}
+
+// A hold is a lock that a session of this process holds on the server. Readers share
+// one.
+type hold struct {
+	gate    *gate
+	session *session
+	mode    advisory.Mode
+	since   time.Time // the server granted it
+	users   map[*handle]struct{}
+	dead    error // it is gone with its session
+}
+
+// A request is a caller that wants the lock.
+type request struct {
+	gate     *gate
+	ctx      context.Context
+	settings advisory.Settings
+	once     bool   // a try
+	claim    *claim // shared with requests of which only one is to be granted; may be nil
+	settled  bool
+	lock     *handle // if it was granted
+	local    bool    // without the server
+	err      error
+	done     chan struct{}
+}
+
+// A claim is shared by several requests of one caller. The first that is granted, or
+// fails, ends it.
+type claim struct {
+	won  *request
+	done chan struct{}
+}
+
+func (c *claim) end(r *request) {
+	if c.won == nil {
+		c.won = r
+		close(c.done)
+	}
+}
+
+func (r *request) settle(err error) {
+	if r.settled {
+		return
+	}
+	r.settled, r.err = true, err
+	close(r.done)
+	if r.claim != nil && err != nil && !errors.Is(err, errLeft) {
+		r.claim.end(r)
+	}
+}
+
+// gate returns the gate of k.
+func (l *Locker) gate(k advisory.Key) *gate {
+	g := l.gates[k]
+	if g == nil {
+		g = &gate{l: l, key: k}
+		l.gates[k] = g
+	}
+	return g
+}
+
+// enter queues r, or answers it at once.
+func (g *gate) enter(r *request) {
+	r.gate = g
+	if r.once && (len(g.queue) > 0 || g.hold != nil && !g.hold.fits(r) && !g.busy) {
+		r.settle(nil) // somebody of this process has it, or is before
+		return
+	}
+	g.queue = append(g.queue, r)
+	g.advance()
+}
+
+// leave takes r, whose caller does not wait any more, out of the queue.
+func (g *gate) leave(r *request) {
+	for i, q := range g.queue {
+		if q == r {
+			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
+			break
+		}
+	}
+	if g.waiter != nil && (len(g.queue) == 0 || g.queue[0].settings.Mode != g.waiter.waitMode) {
+		g.waiter.hurry()
+	}
+	g.advance()
+}
+
+// fits reports whether r can have its lock by what is held already.
+func (h *hold) fits(r *request) bool {
+	return h.dead == nil && h.mode == advisory.Shared && r.settings.Mode == advisory.Shared
+}
+
+// advance serves the front of the queue as far as it can be served now.
+func (g *gate) advance() {
+	for len(g.queue) > 0 && !g.busy {
+		r := g.queue[0]
+		if r.settled || r.claim != nil && r.claim.won != nil {
+			g.queue = g.queue[1:]
+			r.settle(nil)
+			continue
+		}
+		if g.hold != nil {
+			if !g.hold.fits(r) {
+				if r.once {
+					g.queue = g.queue[1:]
+					r.settle(nil)
+					continue
+				}
+				return // until it is released
+			}
+			g.handTo(r)
+			continue
+		}
+		if g.waiter != nil {
+			if g.waiter.waitMode != r.settings.Mode {
+				g.waiter.hurry()
+			}
+			return
+		}
+		if g.polled {
+			return
+		}
+		g.try(r)
+	}
+	if len(g.queue) == 0 && g.hold == nil && !g.busy && g.waiter == nil && !g.polled {
+		delete(g.l.gates, g.key)
+	}
+}
+
+// handTo gives r, which is the front, the lock that is held.
+func (g *gate) handTo(r *request) {
+	h := g.hold
+	if !g.l.settings.Fencing && h.session.fresh() {
+		g.grant(r, 0, true)
+		return
+	}
+	// A round trip, for a token or a sign of life.
+	g.busy = true
+	h.session.submit(&op{token: g.l.settings.Fencing, done: func(_ bool, token uint64, err error) {
+		g.idle()
+		if err != nil || g.hold != h || h.dead != nil {
+			if g.hold == h && len(h.users) == 0 {
+				g.unlock(nil)
+			}
+			g.advance()
+			return
+		}
+		if len(g.queue) > 0 && g.queue[0] == r && !r.settled {
+			g.grant(r, token, true)
+		} else if len(h.users) == 0 {
+			g.release()
+		}
+		g.advance()
+	}})
+}
+
+// idle takes note that no statement about the key is under way any more.
+func (g *gate) idle() {
+	g.busy = false
+	for _, c := range g.l.watchers {
+		close(c)
+	}
+	g.l.watchers = nil
+}
+
+// try asks the server once, for r, which is the front.
+func (g *gate) try(r *request) {
+	s, err := g.l.frontSession()
+	if err != nil {
+		g.queue = g.queue[1:]
+		r.settle(err)
+		return
+	}
+	if err := g.l.room(s); err != nil {
+		g.queue = g.queue[1:]
+		r.settle(err)
+		return
+	}
+	g.busy = true
+	mode := r.settings.Mode
+	g.l.trying++
+	s.submit(&op{req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
+		g.idle()
+		g.l.trying--
+		switch {
+		case errors.Is(err, advisory.ErrLost) && !r.once && !r.settled:
+			g.polled = false
+			g.advance() // on another session
+		case err != nil:
+			g.fail(r, err)
+		case ok:
+			g.granted(s, mode, token)
+		default:
+			g.refused()
+		}
+	}})
+}
+
+// granted takes note that s holds the lock now, for the front.
+func (g *gate) granted(s *session, mode advisory.Mode, token uint64) {
+	g.polled = false
+	g.hold = &hold{gate: g, session: s, mode: mode, since: time.Now(), users: map[*handle]struct{}{}}
+	s.holds[g.key] = g.hold
+	g.l.held++
+	g.skip()
+	if len(g.queue) > 0 && g.queue[0].settings.Mode == mode {
+		g.grant(g.queue[0], token, false)
+		g.advance()
+		return
+	}
+	g.unlock(nil)
+}
+
+// skip drops requests from the front that want nothing any more.
+func (g *gate) skip() {
+	for len(g.queue) > 0 {
+		r := g.queue[0]
+		if !r.settled && (r.claim == nil || r.claim.won == nil) {
+			return
+		}
+		g.queue = g.queue[1:]
+		r.settle(nil)
+	}
+}
+
+// refused: somebody else has the lock.
+func (g *gate) refused() {
+	g.skip()
+	if len(g.queue) == 0 {
+		g.polled = false
+		g.advance()
+		return
+	}
+	r := g.queue[0]
+	if r.once {
+		g.queue = g.queue[1:]
+		r.settle(nil)
+		g.advance()
+		return
+	}
+	if !g.polled {
+		g.l.waitFor(g)
+	}
+}
+
+// fail answers r with err.
+func (g *gate) fail(r *request, err error) {
+	g.polled = false
+	if len(g.queue) > 0 && g.queue[0] == r {
+		g.queue = g.queue[1:]
+	}
+	r.settle(err)
+	g.advance()
+}
+
+// grant gives r, which is the front, the lock that is held.
+func (g *gate) grant(r *request, token uint64, local bool) {
+	g.queue = g.queue[1:]
+	if r.claim != nil {
+		r.claim.end(r)
+	}
+	h := g.hold
+	k := &handle{key: g.key, hold: h, mode: r.settings.Mode, token: token, since: time.Now(), settings: r.settings}
+	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(r.ctx))
+	h.users[k] = struct{}{}
+	g.l.users++
+	r.lock, r.local = k, local
+	r.settle(nil)
+}
+
+// release hands the lock, which nobody uses any more, to the next of this process, or
+// back to the server. It returns the op whose answer is the release, or nil.
+func (g *gate) release() *op {
+	h := g.hold
+	g.skip()
+	if len(g.queue) > 0 && g.queue[0].settings.Mode == h.mode && h.dead == nil && time.Since(h.since) < handOverFor {
+		g.handTo(g.queue[0])
+		g.advance()
+		return nil
+	}
+	return g.unlock(make(chan error, 1))
+}
+
+// unlock gives the lock back to the server.
+func (g *gate) unlock(answer chan error) *op {
+	h := g.hold
+	g.busy = true
+	o := &op{answer: answer, req: &lockfn.Request{Op: lockfn.OpUnlock, Key: g.key, Mode: h.mode}}
+	o.done = func(ok bool, _ uint64, err error) {
+		g.idle()
+		if g.hold == h {
+			g.hold = nil
+			g.l.held--
+			delete(h.session.holds, g.key)
+		}
+		if err == nil && !ok {
+			err = fmt.Errorf("%w by its session any more", advisory.ErrNotHeld)
+		}
+		if answer != nil {
+			answer <- err
+		}
+		h.session.spare()
+		g.advance()
+	}
+	h.session.submit(o)
+	return o
+}
+
+// lost tells the users of a hold that it is gone.
+func (h *hold) lost(err error) {
+	if h.dead != nil {
+		return
+	}
+	h.dead = err
+	if h.gate.hold == h {
+		h.gate.hold = nil
+		h.gate.l.held--
+	}
+	for k := range h.users {
+		k.cancel(err)
+	}
+}

@@ -1,0 +1,155 @@
+package sqlconn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A handle is one caller's hold of a lock: the [advisory.Lock] of a Locker. Its hold is
+// nil where there is none: of a try that failed.
+type handle struct {
+	key      advisory.Key
+	hold     *hold
+	token    uint64
+	since    time.Time
+	settings advisory.Settings
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	// Guarded by the Locker's mutex.
+	mode     advisory.Mode
+	released bool
+}
+
+var _ advisory.Lock = (*handle)(nil)
+
+// none is the Lock of a try that failed.
+func none(key advisory.Key, mode advisory.Mode) *handle {
+	h := &handle{key: key, mode: mode, released: true}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.cancel(advisory.ErrNotHeld)
+	return h
+}
+
+func (h *handle) Key() advisory.Key        { return h.key }
+func (h *handle) Token() uint64            { return h.token }
+func (h *handle) Context() context.Context { return h.ctx }
+
+func (h *handle) Mode() advisory.Mode {
+	if h.hold == nil {
+		return h.mode
+	}
+	l := h.hold.gate.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.mode
+}
+
+// Unlock is as the interface has it. It takes no longer than the Locker's deadline.
+func (h *handle) Unlock() error { return h.unlock(false) }
+
+// unlock releases the lock; sync: also wait where the release is put off.
+func (h *handle) unlock(sync bool) error {
+	if h.hold == nil {
+		return h.wrap(advisory.ErrNotHeld)
+	}
+	l := h.hold.gate.l
+	l.mu.Lock()
+	if h.released {
+		l.mu.Unlock()
+		return h.wrap(advisory.ErrNotHeld)
+	}
+	h.released = true
+	if due := h.since.Add(h.settings.HoldAtLeast); time.Now().Before(due) && h.hold.dead == nil && l.state == nil {
+		l.deferred.Add(1)
+		l.mu.Unlock()
+		h.cancel(context.Canceled)
+		later := func() error {
+			defer l.deferred.Done()
+			time.Sleep(time.Until(due))
+			l.mu.Lock()
+			return h.give()
+		}
+		if sync {
+			return later()
+		}
+		go later()
+		return nil
+	}
+	h.cancel(context.Canceled)
+	return h.give()
+}
+
+// give gives the lock back. It is called with the mutex held, and unlocks it.
+func (h *handle) give() error {
+	g, l := h.hold.gate, h.hold.gate.l
+	delete(h.hold.users, h)
+	l.left()
+	var o *op
+	err := h.hold.dead
+	switch {
+	case err != nil:
+		h.hold.session.returned()
+	case len(h.hold.users) == 0:
+		o = g.release()
+	}
+	l.mu.Unlock()
+	if o != nil {
+		err = <-o.answer
+	}
+	err = h.wrap(err)
+	if obs := l.observer(h.settings); obs != nil {
+		e := advisory.Event{Kind: advisory.Released, Key: h.key, Mode: h.mode, Label: h.settings.Label, Held: time.Since(h.since), Local: o == nil, Err: err}
+		obs.Observe(h.ctx, e)
+	}
+	return err
+}
+
+func (h *handle) wrap(err error) error { return lockfn.Error("unlock", h.key, h.mode, err) }
+
+// Downgrade is as the interface has it. It is nothing for a lock that is shared.
+func (h *handle) Downgrade(ctx context.Context) error {
+	if h.hold == nil {
+		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+	}
+	g, l := h.hold.gate, h.hold.gate.l
+	l.mu.Lock()
+	switch {
+	case h.released:
+		l.mu.Unlock()
+		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+	case h.hold.dead != nil:
+		l.mu.Unlock()
+		return lockfn.Error("downgrade", h.key, h.mode, h.hold.dead)
+	case h.mode == advisory.Shared:
+		l.mu.Unlock()
+		return nil
+	}
+	answer := make(chan error, 1)
+	g.busy = true
+	h.hold.session.submit(&op{req: &lockfn.Request{Op: lockfn.OpDowngrade, Key: h.key, Mode: advisory.Exclusive}, done: func(ok bool, _ uint64, err error) {
+		g.idle()
+		switch {
+		case err != nil:
+		case !ok:
+			err = fmt.Errorf("%w exclusively by its session any more", advisory.ErrNotHeld)
+		default:
+			h.hold.mode, h.mode = advisory.Shared, advisory.Shared
+		}
+		answer <- err
+		g.advance()
+	}})
+	l.mu.Unlock()
+	select {
+	case err := <-answer:
+		return lockfn.Error("downgrade", h.key, h.mode, err)
+	case <-ctx.Done():
+		// It goes on, and Unlock waits for it.
+		return lockfn.Error("downgrade", h.key, advisory.Exclusive, bound.Cause(ctx))
+	}
+}

@@ -1,0 +1,72 @@
+package sqlconn
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// Lead campaigns for key and, once it has it, runs fn as the only leader. It returns
+// what fn returns. If the lock is lost, fn's ctx ends with cause [advisory.ErrLost]; Lead
+// waits for fn to return and campaigns again, as it does when the server cannot be
+// reached, after a pause that grows to ten seconds. It ends with ctx.
+//
+// Between a loss of which the server learns first and the end of fn's ctx there may be a
+// heartbeat in which another leads already; only a fencing token covers that.
+func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+	if fn == nil {
+		return lockfn.Error("lead", key, advisory.Exclusive, errNilFn)
+	}
+	if _, err := l.ready(ctx, opts, key); err != nil {
+		return lockfn.Error("lead", key, advisory.Exclusive, err)
+	}
+	for b := (backoff{}); ; b.pause(ctx) {
+		h, err := l.acquire(ctx, "lead", key, opts, false)
+		if h != nil {
+			b = backoff{}
+			err = h.do(ctx, fn)
+			if !errors.Is(err, advisory.ErrLost) {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return lockfn.Error("lead", key, advisory.Exclusive, bound.Ended(ctx, err))
+		}
+		if final(err) {
+			return err
+		}
+	}
+}
+
+// final reports whether there is no point in another campaign.
+func final(err error) bool {
+	for _, e := range []error{advisory.ErrClosed, advisory.ErrNotAcquired, advisory.ErrAlreadyHeld, advisory.ErrInvalidKey, advisory.ErrUnsafeServer} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// A backoff is a pause that grows, is capped, and differs from one process to another.
+type backoff struct{ last time.Duration }
+
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+)
+
+func (b *backoff) pause(ctx context.Context) {
+	b.last = min(max(2*b.last, firstBackoff), lastBackoff)
+	timer := time.NewTimer(b.last/2 + rand.N(b.last/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,498 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// A Locker takes any number of session-level locks, for any number of goroutines, over a
+// handful of connections of a pool, often one. Make one for a pool and keep it.
+//
+// Its connections are pinned and have settings of their own: they are destroyed, not
+// pooled, when it is closed. MaxOpenConns of the pool has to leave room for them beside
+// what the work under the locks needs.
+type Locker struct {
+	db       *sql.DB
+	settings advisory.LockerSettings
+	times    times
+	bad      error // the options are wrong: every call says so
+
+	mu       sync.Mutex
+	gates    map[advisory.Key]*gate
+	sessions map[*session]struct{}
+	front    *session // takes the locks that are free
+	polled   []*gate  // keys that no session waits for
+	polling  bool
+	noMore   time.Time // open no session to wait before this
+	users    int       // locks that callers have
+	state    error     // ErrClosed once no new locks are given
+	closed   bool      // and no session is opened
+	drained  chan struct{}
+	watchers []chan struct{} // closed when a statement about some key is done
+
+	// Of the server's lock table.
+	table        int64 // its size
+	held, trying int64 // ours
+	used, heldAt int64 // of all, and ours, at the last look
+	looking      bool
+	looked       time.Time
+
+	owners   sync.WaitGroup
+	deferred sync.WaitGroup // releases that were put off
+}
+
+var _ advisory.Locker = (*Locker)(nil)
+
+// NewLocker returns a Locker over db. It opens no connection before it needs one. Options
+// that make no sense are told by Ping, and by every other call.
+func NewLocker(db *sql.DB, opts ...LockerOption) *Locker {
+	l := &Locker{
+		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, drained: make(chan struct{}),
+	}
+	l.settings, l.bad = lockerSettings(opts)
+	if l.bad == nil && db == nil {
+		l.bad = errors.New("pgadvisory: NewLocker was given a nil *sql.DB")
+	}
+	l.times = timesOf(l.settings)
+	return l
+}
+
+// frontSession returns the session that takes locks which are free. The mutex is held.
+func (l *Locker) frontSession() (*session, error) {
+	if l.closed {
+		return nil, advisory.ErrClosed
+	}
+	if l.front == nil {
+		for s := range l.sessions {
+			if s.open && s.dead == nil && !s.stop && s.waitFor == nil {
+				l.front = s
+				return s, nil
+			}
+		}
+		l.front = l.newSession()
+	}
+	return l.front, nil
+}
+
+// ready is what stands before every call.
+func (l *Locker) ready(ctx context.Context, opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
+	if l.bad != nil {
+		return advisory.Settings{}, l.bad
+	}
+	s, err := advisory.SessionSettings(opts...)
+	if err != nil {
+		return s, err
+	}
+	if len(keys) == 0 {
+		return s, errors.New("no keys were given")
+	}
+	for _, k := range keys {
+		if k == (advisory.Key{}) {
+			return s, advisory.ErrInvalidKey
+		}
+		if advisory.Under(ctx, k) {
+			return s, fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, k)
+		}
+	}
+	if ctx.Err() != nil {
+		return s, bound.Cause(ctx)
+	}
+	return s, nil
+}
+
+// TryLock makes one try. It is no round trip if this process has the key, and shares one
+// with all others that ask at the same time if not.
+func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
+	h, err := l.acquire(ctx, "try lock", key, opts, true)
+	if h == nil {
+		return none(key, advisory.Exclusive), false, err
+	}
+	return h, true, nil
+}
+
+// Lock waits until it has the lock.
+func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
+	h, err := l.acquire(ctx, "lock", key, opts, false)
+	if h == nil {
+		return none(key, advisory.Exclusive), err
+	}
+	return h, nil
+}
+
+func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, once bool) (*handle, error) {
+	start := time.Now()
+	s, err := l.ready(ctx, opts, key)
+	if err != nil {
+		return nil, lockfn.Error(op, key, s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	r := &request{ctx: ctx, settings: s, once: once || wait.OneTry(s), done: make(chan struct{})}
+	l.mu.Lock()
+	if l.state != nil {
+		l.mu.Unlock()
+		return nil, lockfn.Error(op, key, s.Mode, l.state)
+	}
+	l.gate(key).enter(r)
+	l.mu.Unlock()
+	h, err := l.await(ctx, limit, r, start)
+	if h == nil && err == nil && !once {
+		err = l.notAcquired(ctx, r, start)
+	}
+	err = lockfn.Error(op, key, s.Mode, err)
+	l.tell(ctx, r, start, h != nil, err)
+	return h, err
+}
+
+// await waits for the answer to r, or for the end of limit. The caller's ctx does not
+// reach the driver: a grant that comes later is undone.
+func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) (*handle, error) {
+	select {
+	case <-r.done:
+	case <-limit.Done():
+		l.mu.Lock()
+		if !r.settled {
+			r.settle(errLeft)
+			r.gate.leave(r)
+		}
+		l.mu.Unlock()
+	}
+	if errors.Is(r.err, errLeft) {
+		if r.once && ctx.Err() != nil {
+			return nil, bound.Cause(ctx)
+		}
+		return nil, l.notAcquired(ctx, r, start)
+	}
+	return r.lock, r.err
+}
+
+var errLeft = errors.New("the caller does not wait any more")
+
+// notAcquired is the error of a wait that ended. It asks who holds the key.
+func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) error {
+	e := &advisory.NotAcquiredError{Key: r.gate.key, Mode: r.settings.Mode, Waited: time.Since(start)}
+	if ctx.Err() != nil {
+		e.Cause = bound.Cause(ctx)
+	}
+	answer := make(chan []advisory.Holder, 1)
+	l.mu.Lock()
+	s, err := l.frontSession()
+	if err == nil {
+		s.submit(&op{
+			query: func(ctx context.Context, conn *sql.Conn) error {
+				var hs []advisory.Holder
+				err := bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(r.gate.key), func(rows *sql.Rows) error {
+					h, err := lockfn.ScanHolder(rows)
+					hs = append(hs, h)
+					return err
+				})
+				answer <- hs
+				return err
+			},
+			done: func(_ bool, _ uint64, err error) {
+				if err != nil {
+					select {
+					case answer <- nil:
+					default:
+					}
+				}
+			},
+		})
+	}
+	l.mu.Unlock()
+	if err == nil {
+		select {
+		case e.Holders = <-answer:
+		case <-time.After(bound.Grace):
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range e.Holders {
+		for s := range l.sessions {
+			if s.pid == e.Holders[i].PID {
+				e.Holders[i].Local = true
+				if h := s.holds[r.gate.key]; h != nil {
+					for u := range h.users {
+						e.Holders[i].Label, e.Holders[i].Since = u.settings.Label, u.since
+					}
+				}
+			}
+		}
+	}
+	return e
+}
+
+// TryDo runs fn under the lock if the key is free.
+func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) (ran bool, err error) {
+	if fn == nil {
+		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
+	}
+	h, err := l.acquire(ctx, "try lock", key, opts, true)
+	if h == nil {
+		return false, err
+	}
+	return true, h.do(ctx, fn)
+}
+
+// Do waits for the lock and runs fn under it.
+func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+	if fn == nil {
+		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
+	}
+	h, err := l.acquire(ctx, "lock", key, opts, false)
+	if h == nil {
+		return err
+	}
+	return h.do(ctx, fn)
+}
+
+var errNilFn = errors.New("fn is nil")
+
+// do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
+func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	work, cancel := context.WithCancelCause(advisory.NewContext(ctx, h))
+	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	defer func() {
+		stop()
+		defer cancel(nil)
+		// Looked at before the release, which ends the lock's Context.
+		lost := context.Cause(h.ctx)
+		uerr := h.unlock(true)
+		switch {
+		case errors.Is(lost, context.Canceled): // fn has released it itself
+		case lost != nil:
+			err = errors.Join(err, lockfn.Error("work under", h.key, h.mode, lost))
+		case uerr != nil:
+			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
+		}
+	}()
+	return fn(work)
+}
+
+// Wrap returns a job function that runs fn under the lock, or returns an error that is
+// [advisory.ErrNotAcquired] if the key is not free: middleware for schedulers.
+func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		return l.Do(ctx, key, fn, append(opts[:len(opts):len(opts)], advisory.MaxWait(0))...)
+	}
+}
+
+// Ping opens the Locker's session, if there is none, and looks whether it works: bad
+// options, a server that cannot be reached, or one on which locks would be fake, are told
+// at start-up and not at the first tick.
+func (l *Locker) Ping(ctx context.Context) error {
+	if l.bad != nil {
+		return l.bad
+	}
+	answer := make(chan error, 1)
+	l.mu.Lock()
+	err := l.state
+	if err == nil {
+		var s *session
+		if s, err = l.frontSession(); err == nil {
+			s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})
+		}
+	}
+	l.mu.Unlock()
+	if err == nil {
+		select {
+		case err = <-answer:
+		case <-ctx.Done():
+			err = bound.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("pgadvisory: ping: %w", err)
+	}
+	return nil
+}
+
+// Holds reports whether this Locker holds key, by its own clock and without a round
+// trip: for a health check.
+func (l *Locker) Holds(key advisory.Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.gates[key]
+	if g == nil || g.hold == nil || len(g.hold.users) == 0 {
+		return false
+	}
+	return time.Since(g.hold.session.answered) < l.times.deadline
+}
+
+// Stats are numbers of the moment.
+type Stats struct {
+	Sessions int // connections in use
+	Held     int // locks held on the server
+	Users    int // locks that callers have; readers share one of the server
+	Waiting  int // callers that wait
+}
+
+// Stats returns the numbers of the moment.
+func (l *Locker) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: l.users}
+	for _, g := range l.gates {
+		st.Waiting += len(g.queue)
+	}
+	return st
+}
+
+// left takes note that a caller has given its lock back. The mutex is held.
+func (l *Locker) left() {
+	l.users--
+	if l.users == 0 && l.state != nil {
+		l.drain()
+	}
+}
+
+func (l *Locker) drain() {
+	select {
+	case <-l.drained:
+	default:
+		close(l.drained)
+	}
+}
+
+// refuse gives no new locks from now on, and ends all waits.
+func (l *Locker) refuse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == nil {
+		l.state = advisory.ErrClosed
+	}
+	for _, g := range l.gates {
+		queue := g.queue
+		g.queue = nil
+		for _, r := range queue {
+			r.settle(l.state)
+		}
+		if g.waiter != nil {
+			g.waiter.hurry()
+		}
+		g.advance()
+	}
+	if l.users == 0 {
+		l.drain()
+	}
+}
+
+// Shutdown gives no new locks, waits until those that are held are released or ctx ends,
+// and closes the Locker.
+func (l *Locker) Shutdown(ctx context.Context) error {
+	l.refuse()
+	var err error
+	select {
+	case <-l.drained:
+	case <-ctx.Done():
+		err = fmt.Errorf("pgadvisory: shutdown: locks were still held: %w", bound.Cause(ctx))
+	}
+	return errors.Join(err, l.Close())
+}
+
+// Close ends the Locker at once: the Contexts of its locks end with [advisory.ErrClosed],
+// and its connections are destroyed, which frees the locks on the server. It waits for
+// releases that [HoldAtLeast] has put off.
+func (l *Locker) Close() error {
+	l.refuse()
+	l.deferred.Wait()
+	l.mu.Lock()
+	l.closed = true
+	for s := range l.sessions {
+		s.stop = true
+		for _, h := range s.holds {
+			h.lost(advisory.ErrClosed)
+		}
+		clear(s.holds)
+		if s.slicing || !s.open {
+			s.cancel()
+		}
+		s.nudge()
+	}
+	l.mu.Unlock()
+	gone := make(chan struct{})
+	go func() { l.owners.Wait(); close(gone) }()
+	select {
+	case <-gone:
+		return nil
+	case <-time.After(bound.Grace + bound.Abort):
+		return fmt.Errorf("pgadvisory: close: %w", bound.ErrNoAnswer)
+	}
+}
+
+// room looks whether the server's lock table, which all of the server share, has room for
+// one more lock of ours. The mutex is held.
+func (l *Locker) room(s *session) error {
+	if l.table == 0 {
+		return nil // not known yet
+	}
+	ours := l.held + l.trying
+	full := l.used + ours - l.heldAt
+	if (ours-l.heldAt > l.table/32 || full >= l.table && time.Since(l.looked) > 100*time.Millisecond) && !l.looking {
+		l.looking = true
+		s.submit(&op{
+			query: func(ctx context.Context, conn *sql.Conn) error {
+				var used int64
+				if err := conn.QueryRowContext(ctx, lockfn.LocksInUse).Scan(&used); err != nil {
+					return err
+				}
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.used, l.heldAt, l.looked = used, l.held, time.Now()
+				return nil
+			},
+			done: func(bool, uint64, error) { l.looking = false },
+		})
+	}
+	if ours >= l.table/2 || full >= l.table {
+		return fmt.Errorf("%w: this Locker holds %d locks and the server %d, of a table of %d: hold fewer, or raise max_locks_per_transaction", advisory.ErrLockTableFull, ours, full, l.table)
+	}
+	return nil
+}
+
+// observer returns the Observer of a call, else that of the Locker, else nil.
+func (l *Locker) observer(s advisory.Settings) advisory.Observer {
+	if s.Observer != nil {
+		return s.Observer
+	}
+	return l.settings.Observer
+}
+
+func (l *Locker) observe(e advisory.Event) {
+	if o := l.settings.Observer; o != nil {
+		o.Observe(context.Background(), e)
+	}
+}
+
+// tell tells how a request ended.
+func (l *Locker) tell(ctx context.Context, r *request, start time.Time, granted bool, err error) {
+	o := l.observer(r.settings)
+	if o == nil {
+		return
+	}
+	e := advisory.Event{Kind: advisory.NotAcquired, Key: r.gate.key, Mode: r.settings.Mode, Label: r.settings.Label, Waited: time.Since(start), Local: r.local, Err: err}
+	if granted {
+		e.Kind = advisory.Acquired
+	}
+	o.Observe(ctx, e)
+}
+
+// tellLoss tells of a lost hold, later: nobody's callback runs in here. The mutex is held.
+func (l *Locker) tellLoss(h *hold, cause error) {
+	for u := range h.users {
+		if o := l.observer(u.settings); o != nil {
+			e := advisory.Event{Kind: advisory.Lost, Key: u.key, Mode: u.mode, Label: u.settings.Label, Held: time.Since(u.since), PID: h.session.pid, Err: cause}
+			go o.Observe(u.ctx, e)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package sqlconn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A LockerOption fits [NewLocker]. Options of a call do not; [advisory.WithObserver]
+// fits both.
+type LockerOption interface {
+	ApplyLocker(*advisory.LockerSettings)
+}
+
+type lockerOption func(*advisory.LockerSettings)
+
+func (f lockerOption) ApplyLocker(s *advisory.LockerSettings) { f(s) }
+
+// WithFailover sets the time within which the lock of a holder that vanished without a
+// word is free again; 15 s by default, and no less than 4 s. The holder's Context
+// has ended before that, by a stop margin of at least a second.
+func WithFailover(d time.Duration) LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.Failover = d })
+}
+
+// WithHeartbeat sets how often a session is pinged; 500 ms by default, and less than
+// a second, since the pings also keep waits out of the way of others.
+func WithHeartbeat(d time.Duration) LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.Heartbeat = d })
+}
+
+// WithFencing gives each hold a fencing token: [advisory.Lock].Token. Each token
+// assigns a transaction id and flushes the write-ahead log.
+func WithFencing() LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.Fencing = true })
+}
+
+// WithMaxConns sets how many connections the Locker may use; 4 by default, and at
+// least 2, of which one takes locks that are free and the others wait.
+func WithMaxConns(n int) LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.MaxConns = n })
+}
+
+// WithApplicationName sets application_name of the Locker's sessions, by which others
+// see who holds a lock.
+func WithApplicationName(name string) LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.ApplicationName = name })
+}
+
+// HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
+// so that a short job is not run again by a node whose clock is behind. Unlock then
+// returns at once and the release happens in the background; Do, TryDo, Shutdown and
+// Close wait for it. It is for the calls of a [Locker].
+func HoldAtLeast(d time.Duration) advisory.SessionOption { return holdAtLeast(d) }
+
+type holdAtLeast time.Duration
+
+func (d holdAtLeast) ApplySession(s *advisory.Settings) { s.HoldAtLeast = time.Duration(d) }
+
+const (
+	defaultFailover  = 15 * time.Second
+	defaultHeartbeat = 500 * time.Millisecond
+	defaultMaxConns  = 4
+	minFailover      = 4 * time.Second
+	longestSlice     = 8 * time.Second
+)
+
+// times are those by which a Locker's client and server give up, after the moment
+// t0 at which the last answered statement was sent.
+//
+// The server lets go of an idle link at idle + n·interval, the least n for which
+// that is at least userTimeout, and of one with an unacknowledged answer at
+// userTimeout, both after t0 at the earliest; and at the latest a heartbeat, that
+// time and a second after the client vanished. The client gives up at deadline.
+type times struct {
+	heartbeat   time.Duration
+	failover    time.Duration
+	userTimeout time.Duration // tcp_user_timeout
+	idle        time.Duration // tcp_keepalives_idle
+	interval    time.Duration // tcp_keepalives_interval
+	deadline    time.Duration
+	slice       time.Duration
+}
+
+func timesOf(s advisory.LockerSettings) times {
+	t := times{heartbeat: s.Heartbeat, failover: s.Failover, interval: time.Second}
+	t.userTimeout = (s.Failover - s.Heartbeat - time.Second).Truncate(time.Second)
+	t.idle = t.userTimeout - t.interval
+	t.deadline = t.userTimeout - max(time.Second, t.userTimeout/4)
+	// So that a lock which was granted at the end of a slice has half of its
+	// deadline left: t0 is the slice's beginning.
+	t.slice = min(longestSlice, t.deadline/2)
+	return t
+}
+
+func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
+	seconds := func(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
+	list := []lockfn.Setting{
+		{Name: "tcp_keepalives_idle", Value: seconds(t.idle)},
+		{Name: "tcp_keepalives_interval", Value: seconds(t.interval)},
+		{Name: "tcp_keepalives_count", Value: "1"},
+		{Name: "tcp_user_timeout", Value: lockfn.Milliseconds(t.userTimeout)},
+		{Name: "client_connection_check_interval", Value: "1000"},
+		{Name: "idle_session_timeout", Value: "0"},
+		{Name: "idle_in_transaction_session_timeout", Value: "0"},
+		{Name: "statement_timeout", Value: "0"},
+		{Name: "lock_timeout", Value: "0"},
+		{Name: "transaction_timeout", Value: "0"},
+	}
+	if s.Fencing {
+		// With on, and a synchronous standby that is away, there is no answer.
+		list = append(list, lockfn.Setting{Name: "synchronous_commit", Value: "local"})
+	}
+	if s.ApplicationName != "" {
+		list = append(list, lockfn.Setting{Name: "application_name", Value: s.ApplicationName})
+	}
+	return list
+}
+
+func lockerSettings(opts []LockerOption) (advisory.LockerSettings, error) {
+	s := advisory.LockerSettings{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
+	for _, o := range opts {
+		if o == nil {
+			return s, errors.New("pgadvisory: NewLocker was given a nil option")
+		}
+		o.ApplyLocker(&s)
+	}
+	t := timesOf(s)
+	switch {
+	case s.Heartbeat < time.Millisecond || s.Heartbeat >= time.Second:
+		return s, fmt.Errorf("pgadvisory: WithHeartbeat(%v): it must be less than 1s, and at least 1ms", s.Heartbeat)
+	case s.Failover < minFailover:
+		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at least %v", s.Failover, minFailover)
+	case t.deadline < 2*s.Heartbeat:
+		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
+	case s.MaxConns < 2:
+		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
+	}
+	return s, nil
+}

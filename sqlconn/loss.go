@@ -1,0 +1,149 @@
+package sqlconn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// errOverdue: the server was not heard of for too long. It may still hold the locks, for
+// some time.
+var errSessionGone = errors.New("the session is gone")
+
+var errOverdue = errors.New("the server has not answered in time")
+
+// watchFor bounds the answer of a slice. The mutex is held.
+func (s *session) watchFor(slice time.Duration) {
+	s.watch.Reset(s.l.times.deadline + slice)
+}
+
+// overdue is called when the deadline may have passed. It runs on a goroutine of its
+// own, for the owner may be in a call that does not return.
+func (s *session) overdue() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.dead != nil {
+		return
+	}
+	limit := s.l.times.deadline
+	if s.slicing {
+		limit += s.l.times.slice
+	}
+	if left := limit - time.Since(s.answered); left > 0 {
+		s.watch.Reset(left)
+		return
+	}
+	s.lose(errOverdue)
+}
+
+// lose ends the session: its locks are lost, all together, and what it was to do
+// fails. The mutex is held.
+func (s *session) lose(cause error) {
+	if s.dead != nil {
+		return
+	}
+	s.dead = cause
+	if s.open {
+		s.dead = fmt.Errorf("%w: %w", advisory.ErrLost, cause)
+	}
+	if s.watch != nil {
+		s.watch.Stop()
+	}
+	delete(s.l.sessions, s)
+	if s.l.front == s {
+		s.l.front = nil
+	}
+	if !s.open {
+		s.l.noMore = time.Now().Add(time.Second) // open no other to wait, for a while
+	}
+	var gates []*gate
+	for _, h := range s.holds {
+		s.orphans += len(h.users)
+		h.lost(s.dead)
+		gates = append(gates, h.gate)
+		s.l.tellLoss(h, s.dead)
+	}
+	if g := s.waitFor; g != nil {
+		s.waitFor, g.waiter = nil, nil
+		gates = append(gates, g)
+	}
+	ops := append(s.inFlight, s.queue...)
+	s.inFlight, s.queue = nil, nil
+	for _, o := range ops {
+		o.tell(false, 0, s.dead)
+	}
+	for _, g := range gates {
+		g.advance()
+	}
+	if !errors.Is(cause, errOverdue) {
+		s.orphans = 0 // the server has let go already
+	}
+	if s.orphans > 0 {
+		// To close the connection now would hand the locks over now.
+		time.AfterFunc(s.l.times.failover, s.cancel)
+	} else {
+		s.cancel()
+	}
+	s.nudge()
+	if s.open {
+		pid := s.pid
+		go s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid, Err: cause})
+	}
+}
+
+// returned takes note that a caller of a lost lock has returned. The mutex is held.
+func (s *session) returned() {
+	if s.orphans > 0 {
+		if s.orphans--; s.orphans == 0 {
+			s.cancel()
+		}
+	}
+}
+
+// bury closes the connection, which has settings of its own and belongs to no pool any
+// more, once that harms nobody.
+func (s *session) bury() {
+	s.l.mu.Lock()
+	clean := s.dead == nil
+	if clean {
+		s.dead = errSessionGone
+		if s.watch != nil {
+			s.watch.Stop()
+		}
+		delete(s.l.sessions, s)
+		if s.l.front == s {
+			s.l.front = nil
+		}
+		for _, o := range s.queue {
+			o.tell(false, 0, s.dead)
+		}
+		s.queue = nil
+	}
+	pid := s.pid
+	s.l.mu.Unlock()
+	if !clean {
+		<-s.ctx.Done()
+	}
+	s.call.Store(nil) // the owner is not stuck
+	if s.conn != nil {
+		(&call{conn: s.conn}).discard()
+		s.conn.Close()
+	}
+	s.unstuck()
+	s.cancel()
+	if clean {
+		s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid})
+	}
+}
+
+// unstick closes the network connection below an owner that is in a call which did not
+// return after the end of its context.
+func (s *session) unstick() {
+	time.Sleep(bound.Abort)
+	if c := s.call.Swap(nil); c != nil {
+		c.giveUp()
+	}
+}

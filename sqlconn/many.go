@@ -1,0 +1,303 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// TryLockAll makes one try for all of the keys, in one round trip: all or nothing. A key
+// may be given twice; it is taken once. Between its answer and its giving back what
+// it got in vain, others may find those keys taken.
+func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, bool, error) {
+	keys = lockfn.Sorted(keys)
+	locks, missing, err := l.takeAll(ctx, "try lock all of", keys, opts)
+	if err != nil || missing < len(keys) {
+		locks.Unlock()
+		return nil, false, err
+	}
+	return locks, true, nil
+}
+
+// LockAll waits until it has all of the keys. It takes them in one order for all callers,
+// and while it waits for one it holds only such as come before: so two LockAll never
+// wait for each other. If the wait ends before, it holds nothing.
+func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, error) {
+	const op = "lock all of"
+	start := time.Now()
+	keys = lockfn.Sorted(keys)
+	s, err := advisory.SessionSettings(opts...)
+	if err != nil {
+		return nil, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	var locks advisory.Locks
+	for {
+		more, missing, err := l.takeAll(ctx, op, keys, opts)
+		locks = append(locks, more[:min(missing, len(more))]...)
+		if err == nil && missing == len(keys) {
+			return locks, nil
+		}
+		// What comes behind the one that is missing is not held while it is waited for.
+		more[min(missing, len(more)):].Unlock()
+		if err == nil {
+			keys = keys[missing:]
+			remaining := opts
+			if s.MaxWait != nil {
+				remaining = append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
+			}
+			var lock advisory.Lock
+			lock, err = l.Lock(limit, keys[0], remaining...)
+			if err == nil {
+				locks = append(locks, lock)
+				if keys = keys[1:]; len(keys) == 0 {
+					return locks, nil
+				}
+				continue
+			}
+			var na *advisory.NotAcquiredError
+			if errors.As(err, &na) {
+				na.Waited = time.Since(start)
+				if ctx.Err() == nil {
+					na.Cause = nil // it was MaxWait
+				}
+			}
+		}
+		locks.Unlock()
+		return nil, err
+	}
+}
+
+func first(keys []advisory.Key) advisory.Key {
+	if len(keys) == 0 {
+		return advisory.Key{}
+	}
+	return keys[0]
+}
+
+// takeAll tries all keys at once. It returns the locks up to the first that is missing,
+// in order, then those behind it; and the place of that.
+func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, opts []advisory.SessionOption) (locks advisory.Locks, missing int, err error) {
+	start := time.Now()
+	s, err := l.ready(ctx, opts, keys...)
+	if err != nil {
+		return nil, 0, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	rs := make([]*request, len(keys))
+	l.mu.Lock()
+	if l.state != nil {
+		l.mu.Unlock()
+		return nil, 0, lockfn.Error(op, keys[0], s.Mode, l.state)
+	}
+	for i, k := range keys {
+		rs[i] = &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
+		l.gate(k).enter(rs[i])
+	}
+	l.mu.Unlock()
+	missing = len(keys)
+	for i, r := range rs {
+		h, rerr := l.await(ctx, ctx, r, start)
+		if h != nil {
+			locks = append(locks, h)
+		} else {
+			missing = min(missing, i)
+		}
+		err = errors.Join(err, rerr)
+		l.tell(ctx, r, start, h != nil, rerr)
+	}
+	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)
+}
+
+// TryLockAny tries the keys in the given order until one is free, in one round trip.
+func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
+	const op = "try lock any of"
+	s, err := l.ready(ctx, opts, keys...)
+	var h *handle
+	if err == nil {
+		h, err = l.tryAny(ctx, keys, s)
+	}
+	if h == nil {
+		return none(first(keys), s.Mode), false, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	return h, true, nil
+}
+
+// LockAny waits until it has one of the keys: the first that is free.
+func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
+	const op = "lock any of"
+	start := time.Now()
+	s, err := l.ready(ctx, opts, keys...)
+	if err != nil {
+		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	h, err := l.tryAny(ctx, keys, s)
+	switch {
+	case h != nil || err != nil:
+	case wait.OneTry(s):
+		err = l.notAcquired(ctx, &request{gate: &gate{key: keys[0]}, settings: s}, start)
+	default:
+		h, err = l.waitAny(ctx, keys, s, start)
+	}
+	if h == nil {
+		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	return h, nil
+}
+
+// tryAny takes the first key that is free, or none.
+func (l *Locker) tryAny(ctx context.Context, keys []advisory.Key, s advisory.Settings) (*handle, error) {
+	start := time.Now()
+	for {
+		r, again, err := l.askAny(ctx, keys, s)
+		if err != nil || r == nil && !again {
+			return nil, err
+		}
+		if r != nil {
+			h, err := l.await(ctx, ctx, r, start)
+			if h == nil && err == nil && again {
+				continue
+			}
+			l.tell(ctx, r, start, h != nil, err)
+			return h, err
+		}
+	}
+}
+
+// askAny asks for the first key that is free as far as this process knows; nil if there
+// is none such. again: it should be asked once more if that is of no avail, since
+// statements about others of the keys were under way; it has waited for one if there
+// was nothing to ask for.
+func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Settings) (r *request, again bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != nil {
+		return nil, false, l.state
+	}
+	r = &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
+	var free []*gate
+	for _, k := range keys {
+		g := l.gate(k)
+		switch {
+		case g.busy:
+			again = true
+		case len(g.queue) > 0:
+		case g.hold != nil && g.hold.fits(r):
+			g.enter(r)
+			return r, again, nil
+		case g.hold == nil && g.waiter == nil && !g.polled && !slices.Contains(free, g):
+			free = append(free, g)
+		}
+	}
+	if len(free) > 0 {
+		return r, again, l.submitAny(r, free)
+	}
+	if !again {
+		return nil, false, nil
+	}
+	change := make(chan struct{})
+	l.watchers = append(l.watchers, change)
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-change:
+		return nil, true, nil
+	case <-ctx.Done():
+		return nil, false, bound.Cause(ctx)
+	}
+}
+
+// submitAny has the server take, for r, the first of the gates' keys that is free. The
+// mutex is held.
+func (l *Locker) submitAny(r *request, gates []*gate) error {
+	r.gate = gates[0]
+	session, err := l.frontSession()
+	if err == nil {
+		err = l.room(session)
+	}
+	if err != nil {
+		return err
+	}
+	keys := make([]advisory.Key, len(gates))
+	for i, g := range gates {
+		keys[i], g.busy = g.key, true
+	}
+	var won int64
+	var token uint64
+	l.trying++
+	session.submit(&op{
+		query: func(ctx context.Context, conn *sql.Conn) (err error) {
+			won, err = bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, r.settings.Mode))
+			if err == nil && won > 0 && l.settings.Fencing {
+				token, err = session.drawToken()
+			}
+			return err
+		},
+		done: func(_ bool, _ uint64, err error) {
+			l.trying--
+			for _, g := range gates {
+				g.idle()
+			}
+			if err == nil && won > 0 {
+				r.gate = gates[won-1]
+				r.gate.queue = slices.Insert(r.gate.queue, 0, r)
+				r.gate.granted(session, r.settings.Mode, token)
+			}
+			r.settle(err)
+			for _, g := range gates {
+				g.advance()
+			}
+		},
+	})
+	return nil
+}
+
+// waitAny waits in the queues of all of the keys at once.
+func (l *Locker) waitAny(ctx context.Context, keys []advisory.Key, s advisory.Settings, start time.Time) (*handle, error) {
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	c := &claim{done: make(chan struct{})}
+	keys = lockfn.Sorted(keys)
+	var rs []*request
+	l.mu.Lock()
+	if l.state != nil {
+		l.mu.Unlock()
+		return nil, l.state
+	}
+	for _, k := range keys {
+		r := &request{ctx: ctx, settings: s, claim: c, done: make(chan struct{})}
+		rs = append(rs, r)
+		l.gate(k).enter(r)
+	}
+	l.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-limit.Done():
+	}
+	l.mu.Lock()
+	c.end(&request{err: errLeft}) // nobody wins from now on
+	for _, r := range rs {
+		if !r.settled {
+			r.settle(errLeft)
+			r.gate.leave(r)
+		}
+	}
+	l.mu.Unlock()
+	h, err := c.won.lock, c.won.err
+	if errors.Is(err, errLeft) {
+		err = l.notAcquired(ctx, rs[0], start)
+	}
+	r := rs[0]
+	if h != nil {
+		r = c.won
+	}
+	l.tell(ctx, r, start, h != nil, err)
+	return h, err
+}

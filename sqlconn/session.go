@@ -1,0 +1,410 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A session is one connection of a Locker, and the goroutine that owns it. Callers
+// submit ops; the owner sends what has queued up as one statement. So the more
+// callers there are, the more each round trip does.
+//
+// A session either takes and holds locks, and is pinged, or waits for one key; a
+// session that holds never waits.
+type session struct {
+	l      *Locker
+	ctx    context.Context // of the driver's calls; ends when the connection is to be given up
+	cancel context.CancelFunc
+	// unstuck calls unstick off.
+	unstuck func() bool
+	wake    chan struct{}
+
+	// Guarded by the Locker's mutex.
+	queue    []*op
+	inFlight []*op
+	holds    map[advisory.Key]*hold
+	open     bool
+	pid      int
+	dead     error
+	stop     bool      // to be closed
+	answered time.Time // when the last statement that was answered was sent
+	watch    *time.Timer
+	waitFor  *gate // what it waits for
+	waitMode advisory.Mode
+	hurried  bool // its slice is to end early
+	slicing  bool
+	idle     time.Time // since when it has nothing to do
+	orphans  int       // locks of a dead session whose callers have not returned
+
+	// The owner's own.
+	conn  *sql.Conn
+	call  atomic.Pointer[call] // for giving the connection up
+	batch *sql.Stmt
+}
+
+// An op is something for the owner to do.
+type op struct {
+	req    *lockfn.Request                        // a line of a batch; or
+	token  bool                                   // draw a token; or
+	query  func(context.Context, *sql.Conn) error // anything else; or a ping
+	done   func(ok bool, token uint64, err error) // called with the Locker's mutex held
+	answer chan error
+	told   bool // done was called
+}
+
+// tell calls done, once. The Locker's mutex is held.
+func (o *op) tell(ok bool, token uint64, err error) {
+	if !o.told {
+		o.told = true
+		o.done(ok, token, err)
+	}
+}
+
+// newSession starts a session. The Locker's mutex is held.
+func (l *Locker) newSession() *session {
+	s := &session{l: l, wake: make(chan struct{}, 1), holds: map[advisory.Key]*hold{}, idle: time.Now()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.unstuck = context.AfterFunc(s.ctx, s.unstick)
+	l.sessions[s] = struct{}{}
+	l.owners.Add(1)
+	go s.run()
+	return s
+}
+
+// submit queues o. The Locker's mutex is held.
+func (s *session) submit(o *op) {
+	if s.dead != nil {
+		// Not from here: the caller is in the middle of something.
+		go func() {
+			s.l.mu.Lock()
+			defer s.l.mu.Unlock()
+			o.tell(false, 0, s.dead)
+		}()
+		return
+	}
+	s.queue = append(s.queue, o)
+	s.nudge()
+}
+
+func (s *session) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fresh reports whether the server was heard of within a heartbeat.
+func (s *session) fresh() bool {
+	return s.dead == nil && time.Since(s.answered) < s.l.times.heartbeat
+}
+
+// run is the owner.
+func (s *session) run() {
+	defer s.l.owners.Done()
+	defer s.bury()
+	if err := s.connect(); err != nil {
+		s.l.mu.Lock()
+		s.lose(err)
+		s.l.mu.Unlock()
+		return
+	}
+	tick := time.NewTicker(s.l.times.heartbeat)
+	defer tick.Stop()
+	for {
+		s.l.mu.Lock()
+		s.inFlight, s.queue = s.queue, nil
+		ops, dead, stop, waits := s.inFlight, s.dead != nil, s.stop && len(s.queue) == 0, s.waitFor
+		s.l.mu.Unlock()
+		switch {
+		case dead || stop && len(ops) == 0:
+			return
+		case len(ops) > 0:
+			s.serve(ops)
+		case waits != nil:
+			s.slice(waits)
+		default:
+			select {
+			case <-s.wake:
+			case <-tick.C:
+				s.ping()
+			}
+		}
+	}
+}
+
+// connect opens the connection, makes it fit, and looks whether locks are real there.
+func (s *session) connect() error {
+	if n := s.l.db.Stats().MaxOpenConnections; n == 1 {
+		return errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
+	}
+	late, stop := context.WithTimeout(s.ctx, connectTime)
+	defer stop()
+	conn, err := s.l.db.Conn(late)
+	if err != nil {
+		if st := s.l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+			err = fmt.Errorf("all %d connections of the pool are in use, raise MaxOpenConns: %w", st.MaxOpenConnections, err)
+		}
+		return fmt.Errorf("open a session for locks: %w", err)
+	}
+	s.conn = conn
+	c := &call{conn: conn}
+	if err := conn.Raw(c.look); err != nil {
+		return err
+	}
+	s.call.Store(c)
+	sent := time.Now()
+	if _, err := conn.ExecContext(s.ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
+		return fmt.Errorf("set up a session for locks: %w", err)
+	}
+	var (
+		pid         int
+		recovery    bool
+		version     string
+		table       int64
+		userTimeout int64
+		tcp         bool
+	)
+	if err := conn.QueryRowContext(s.ctx, lockfn.About).Scan(&pid, &recovery, &version, &table, &userTimeout, &tcp); err != nil {
+		return fmt.Errorf("set up a session for locks: %w", err)
+	}
+	if err := unsafeServer(recovery, version); err != nil {
+		return err
+	}
+	if s.batch, err = conn.PrepareContext(s.ctx, lockfn.Batch(s.l.settings.Fencing)); err != nil {
+		return fmt.Errorf("set up a session for locks: %w", err)
+	}
+	s.l.mu.Lock()
+	s.open, s.pid = true, pid
+	s.l.table = table
+	s.heard(sent)
+	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
+	s.l.mu.Unlock()
+	s.l.observe(advisory.Event{Kind: advisory.SessionOpened, PID: pid})
+	return nil
+}
+
+func unsafeServer(recovery bool, version string) error {
+	switch {
+	case recovery:
+		return &advisory.UnsafeServerError{Reason: advisory.Standby, Detail: "pg_is_in_recovery() is true: connect to the primary"}
+	case !strings.HasPrefix(version, "PostgreSQL ") || strings.Contains(version, "-YB-"):
+		return &advisory.UnsafeServerError{Reason: advisory.NotPostgreSQL, Detail: "version() is " + version}
+	}
+	return nil
+}
+
+// heard takes note of an answer to what was sent at that time. The mutex is held.
+func (s *session) heard(sent time.Time) {
+	if sent.After(s.answered) {
+		s.answered = sent
+	}
+}
+
+// serve sends what has queued up.
+func (s *session) serve(ops []*op) {
+	var batch, others []*op
+	for _, o := range ops {
+		if o.req != nil {
+			batch = append(batch, o)
+		} else {
+			others = append(others, o)
+		}
+	}
+	if len(batch) > 0 && !s.sendBatch(batch) {
+		return
+	}
+	var pings []*op
+	for _, o := range others {
+		if o.query == nil && !o.token {
+			pings = append(pings, o)
+			continue
+		}
+		if !s.sendOne(o) {
+			return
+		}
+	}
+	if len(pings) > 0 {
+		sent := time.Now()
+		_, err := s.conn.ExecContext(s.ctx, lockfn.Ping)
+		s.finish(pings, sent, err, func(o *op) { o.tell(true, 0, nil) })
+	}
+}
+
+// sendOne does what is no line of a batch.
+func (s *session) sendOne(o *op) bool {
+	var token uint64
+	sent := time.Now()
+	var err error
+	if o.token {
+		token, err = s.drawToken()
+	} else {
+		err = o.query(s.ctx, s.conn)
+	}
+	var failed error
+	if err != nil && !lockfn.LinkGone(err) {
+		// It may have taken a lock before it failed.
+		if !s.reconcile(nil, err) {
+			return false
+		}
+		failed, err = err, nil
+	}
+	return s.finish([]*op{o}, sent, err, func(o *op) { o.tell(failed == nil, token, failed) })
+}
+
+func (s *session) drawToken() (token uint64, err error) {
+	err = s.conn.QueryRowContext(s.ctx, "SELECT "+lockfn.Token).Scan(&token)
+	return token, err
+}
+
+// sendBatch sends the ops as one statement.
+func (s *session) sendBatch(ops []*op) bool {
+	reqs := make([]lockfn.Request, len(ops))
+	for i, o := range ops {
+		reqs[i] = *o.req
+	}
+	keys, letters := lockfn.BatchArgs(reqs)
+	var (
+		pid     int
+		answers string
+		token   uint64
+	)
+	sent := time.Now()
+	// Scan closes the rows, which reads up to the end of the transaction: a token
+	// is not durable before.
+	err := s.batch.QueryRowContext(s.ctx, keys, letters).Scan(&pid, &answers, &token)
+	if err == nil && pid != s.pid {
+		err = &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
+		s.l.mu.Lock()
+		s.lose(err)
+		s.l.mu.Unlock()
+		return false
+	}
+	if err != nil && lockfn.SQLState(err) != "" {
+		// The statement failed and the link works.
+		return s.reconcile(ops, err)
+	}
+	i := -1
+	return s.finish(ops, sent, err, func(o *op) {
+		i++
+		o.tell(answers[i] == 't', token, nil)
+	})
+}
+
+// finish delivers the answers of ops, or loses the session if there is an error.
+func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)) bool {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.dead != nil { // overdue meanwhile: all ops have been told
+		return false
+	}
+	if err != nil {
+		s.lose(err)
+		return false
+	}
+	s.heard(sent)
+	for _, o := range ops {
+		deliver(o)
+	}
+	return true
+}
+
+// reconcile restores order after a batch that failed: it keeps what it had taken before.
+// What the server has and we did not know of is released; what it does not have any
+// more was released.
+func (s *session) reconcile(ops []*op, cause error) bool {
+	sent := time.Now()
+	have, err := s.heldOnServer()
+	if err != nil {
+		return s.finish(nil, sent, errors.Join(cause, err), nil)
+	}
+	s.l.mu.Lock()
+	unlocking := map[advisory.Key]bool{}
+	for _, o := range ops {
+		if o.req.Op == lockfn.OpUnlock {
+			unlocking[o.req.Key] = true
+		}
+	}
+	var drop []advisory.HeldLock
+	for _, h := range have {
+		if mine := s.holds[h.Key]; mine == nil || mine.mode != h.Mode || unlocking[h.Key] {
+			drop = append(drop, h)
+		}
+	}
+	missing := false
+	for k, h := range s.holds {
+		if !unlocking[k] && !containsLock(have, advisory.HeldLock{Key: k, Mode: h.mode}) {
+			missing = true
+		}
+	}
+	s.l.mu.Unlock()
+	if missing {
+		return s.finish(nil, sent, fmt.Errorf("a lock is gone from its session: %w", cause), nil)
+	}
+	for _, h := range drop {
+		if _, err := s.conn.ExecContext(s.ctx, lockfn.Unlock(h.Key, h.Mode)); err != nil {
+			return s.finish(nil, sent, errors.Join(cause, err), nil)
+		}
+	}
+	return s.finish(ops, sent, nil, func(o *op) {
+		if o.req.Op == lockfn.OpUnlock {
+			o.tell(true, 0, nil)
+		} else {
+			o.tell(false, 0, lockfn.Meaning(cause))
+		}
+	})
+}
+
+func containsLock(locks []advisory.HeldLock, l advisory.HeldLock) bool {
+	for _, h := range locks {
+		if h == l {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
+	err = bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
+		l, err := lockfn.ScanHeld(rows)
+		locks = append(locks, l)
+		return err
+	})
+	return locks, err
+}
+
+// ping keeps the session alive and, if it is the front session, the waiters out of the
+// way of others.
+func (s *session) ping() {
+	s.l.mu.Lock()
+	text := lockfn.Ping
+	if s.l.front == s {
+		if pids := s.l.slicing(); len(pids) > 0 {
+			text = lockfn.Guard(pids)
+		}
+	} else if len(s.holds) == 0 && s.waitFor == nil && time.Since(s.idle) > idleTime {
+		s.stop = true
+	}
+	s.l.mu.Unlock()
+	sent := time.Now()
+	_, err := s.conn.ExecContext(s.ctx, text)
+	if err != nil && lockfn.SQLState(err) == "57014" {
+		err = nil // a cancel that came too late for a slice; the next ping counts
+		sent = time.Time{}
+	}
+	s.finish(nil, sent, err, nil)
+}
+
+// connectTime bounds the wait for a connection.
+const connectTime = 10 * time.Second
+
+// idleTime is for how long a session that has nothing to do is kept.
+const idleTime = 10 * time.Second

@@ -1,0 +1,206 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// pollEvery is how often the keys are tried for which there is no session to wait.
+const pollEvery = 25 * time.Millisecond
+
+// waitFor has a session wait on the server for g, or has g polled. The mutex is held.
+func (l *Locker) waitFor(g *gate) {
+	if s := l.spareSession(); s != nil {
+		s.await(g)
+		return
+	}
+	g.polled = true
+	l.polled = append(l.polled, g)
+	if !l.polling {
+		l.polling = true
+		time.AfterFunc(pollEvery, l.poll)
+	}
+}
+
+// spareSession returns a session that holds nothing and waits for nothing, and is not
+// the front session; nil if there are as many as may be.
+func (l *Locker) spareSession() *session {
+	for s := range l.sessions {
+		if s != l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.holds) == 0 && len(s.queue) == 0 && len(s.inFlight) == 0 {
+			return s
+		}
+	}
+	if len(l.sessions) >= l.settings.MaxConns || l.closed || l.noMore.After(time.Now()) {
+		return nil
+	}
+	if st := l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+		return nil // better to poll than to wait for a connection
+	}
+	return l.newSession()
+}
+
+// await has s wait for g. The mutex is held.
+func (s *session) await(g *gate) {
+	g.waiter, s.waitFor, s.waitMode, s.hurried = s, g, g.queue[0].settings.Mode, false
+	s.nudge()
+}
+
+// poll tries all polled keys in one batch.
+func (l *Locker) poll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	polled := l.polled[:0]
+	for _, g := range l.polled {
+		if !g.polled {
+			continue
+		}
+		g.skip()
+		if len(g.queue) == 0 || l.state != nil {
+			g.polled = false
+			g.advance()
+			continue
+		}
+		polled = append(polled, g)
+	}
+	l.polled = polled
+	for len(l.polled) > 0 {
+		s := l.spareSession()
+		if s == nil {
+			break
+		}
+		g := l.polled[0]
+		l.polled = l.polled[1:]
+		g.polled = false
+		if g.busy {
+			g.polled = true
+			l.polled = append(l.polled, g)
+			break
+		}
+		s.await(g)
+	}
+	for _, g := range l.polled {
+		if !g.busy {
+			g.try(g.queue[0])
+		}
+	}
+	l.polling = len(l.polled) > 0
+	if l.polling {
+		time.AfterFunc(pollEvery, l.poll)
+	}
+}
+
+// slicing lists the pids of the sessions that wait on the server. The mutex is held.
+func (l *Locker) slicing() (pids []int) {
+	for s := range l.sessions {
+		if s.slicing {
+			pids = append(pids, s.pid)
+		}
+	}
+	return pids
+}
+
+// hurry ends the session's slice: its callers are gone, or want another mode. The mutex
+// is held.
+func (s *session) hurry() {
+	if s.hurried || s.dead != nil {
+		return
+	}
+	s.hurried = true
+	front, err := s.l.frontSession()
+	if err != nil || !s.slicing {
+		return
+	}
+	pid := s.pid
+	front.submit(&op{
+		query: func(ctx context.Context, conn *sql.Conn) error {
+			_, err := conn.ExecContext(ctx, lockfn.Cancel([]int{pid}))
+			return err
+		},
+		done: func(bool, uint64, error) {},
+	})
+}
+
+// slice waits on the server for g, for a slice, or less.
+func (s *session) slice(g *gate) {
+	s.l.mu.Lock()
+	if s.dead != nil || s.waitFor != g {
+		s.l.mu.Unlock()
+		return
+	}
+	g.skip()
+	if s.hurried || len(g.queue) == 0 || g.queue[0].settings.Mode != s.waitMode {
+		s.slept(g)
+		s.l.mu.Unlock()
+		return
+	}
+	key, mode, length := g.key, s.waitMode, s.l.times.slice
+	s.slicing = true
+	s.watchFor(length)
+	s.l.mu.Unlock()
+
+	sent := time.Now()
+	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
+	var token uint64
+	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
+		token, err = s.drawToken()
+	}
+	if err != nil && lockfn.SQLState(err) != "" {
+		// A cancel that hit the end of the slice may have left the lock behind.
+		rows = lockfn.SliceTimeout
+		_, err = s.conn.ExecContext(s.ctx, lockfn.UnlockIfHeld(key, mode))
+	}
+
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.slicing = false
+	if s.dead != nil {
+		return
+	}
+	if err != nil {
+		s.lose(err)
+		return
+	}
+	s.heard(sent)
+	s.watch.Reset(s.l.times.deadline - time.Since(sent))
+	switch {
+	case rows == lockfn.SliceGranted:
+		s.waitFor, g.waiter = nil, nil
+		g.granted(s, mode, token)
+	case rows == lockfn.SliceDeadlock && len(g.queue) > 0:
+		r := g.queue[0]
+		s.slept(g)
+		g.fail(r, fmt.Errorf("%w, found by the server: release what is held and try again", advisory.ErrDeadlock))
+	case s.hurried || len(g.queue) == 0 || g.queue[0].settings.Mode != s.waitMode:
+		s.slept(g)
+	case len(s.l.polled) > 0:
+		// Another's turn.
+		s.waitFor, g.waiter = nil, nil
+		next := s.l.polled[0]
+		if next.busy || !next.polled || len(next.queue) == 0 {
+			s.await(g)
+			return
+		}
+		s.l.polled = append(s.l.polled[1:], g)
+		next.polled, g.polled = false, true
+		s.await(next)
+	}
+}
+
+// slept ends the wait for g. The mutex is held.
+func (s *session) slept(g *gate) {
+	s.waitFor, g.waiter, s.idle = nil, nil, time.Now()
+	g.advance()
+}
+
+// spare takes note that s may have nothing to do any more. The mutex is held.
+func (s *session) spare() {
+	if len(s.holds) == 0 {
+		s.idle = time.Now()
+	}
+}
