@@ -99,14 +99,20 @@ func (l *Locker) ready(ctx context.Context, opts []advisory.SessionOption, keys 
 		if k == (advisory.Key{}) {
 			return s, advisory.ErrInvalidKey
 		}
-		if advisory.Under(ctx, k) {
-			return s, fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, k)
-		}
 	}
 	if ctx.Err() != nil {
 		return s, bound.Cause(ctx)
 	}
 	return s, nil
+}
+
+// notUnder returns an error if ctx is that of work under a lock on key, which would wait
+// for itself.
+func notUnder(ctx context.Context, key advisory.Key) error {
+	if advisory.Under(ctx, key) {
+		return fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
+	}
+	return nil
 }
 
 // TryLock makes one try. It is no round trip if this process has the key, and shares one
@@ -131,6 +137,9 @@ func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.Se
 func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, once bool) (*handle, error) {
 	start := time.Now()
 	s, err := l.ready(ctx, opts, key)
+	if err == nil {
+		err = notUnder(ctx, key)
+	}
 	if err != nil {
 		return nil, lockfn.Error(op, key, s.Mode, err)
 	}

@@ -88,6 +88,11 @@ func first(keys []advisory.Key) advisory.Key {
 func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, opts []advisory.SessionOption) (locks advisory.Locks, missing int, err error) {
 	start := time.Now()
 	s, err := l.ready(ctx, opts, keys...)
+	for _, k := range keys {
+		if err == nil {
+			err = notUnder(ctx, k)
+		}
+	}
 	if err != nil {
 		return nil, 0, lockfn.Error(op, first(keys), s.Mode, err)
 	}
@@ -119,7 +124,7 @@ func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, op
 // TryLockAny tries the keys in the given order until one is free, in one round trip.
 func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
 	const op = "try lock any of"
-	s, err := l.ready(ctx, opts, keys...)
+	s, keys, err := l.readyAny(ctx, keys, opts)
 	var h *handle
 	if err == nil {
 		h, err = l.tryAny(ctx, keys, s)
@@ -134,7 +139,7 @@ func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...ad
 func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
 	const op = "lock any of"
 	start := time.Now()
-	s, err := l.ready(ctx, opts, keys...)
+	s, keys, err := l.readyAny(ctx, keys, opts)
 	if err != nil {
 		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
 	}
@@ -150,6 +155,19 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
 	}
 	return h, nil
+}
+
+// readyAny leaves out the keys under whose locks ctx's work runs.
+func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.SessionOption) (advisory.Settings, []advisory.Key, error) {
+	s, err := l.ready(ctx, opts, keys...)
+	if err != nil {
+		return s, keys, err
+	}
+	others := slices.DeleteFunc(slices.Clone(keys), func(k advisory.Key) bool { return advisory.Under(ctx, k) })
+	if len(others) == 0 {
+		return s, keys, notUnder(ctx, keys[0])
+	}
+	return s, others, nil
 }
 
 // tryAny takes the first key that is free, or none.
