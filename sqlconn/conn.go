@@ -36,13 +36,13 @@ type call struct {
 type rawConn struct{ driver.Conn }
 
 // on runs f for a call on conn, in bounded time after the end of limit, which is ctx
-// or ends before it.
-func on(ctx, limit context.Context, conn Conn, f func(*call) error) error {
+// or ends before it. f may still run when on has returned.
+func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) (none T, err error) {
 	if given.IsNil(conn) {
-		return errors.New("conn is nil")
+		return none, errors.New("conn is nil")
 	}
 	if ctx.Err() != nil {
-		return bound.Cause(ctx)
+		return none, bound.Cause(ctx)
 	}
 	late, stop := bound.Context(limit)
 	defer stop()
@@ -50,17 +50,19 @@ func on(ctx, limit context.Context, conn Conn, f func(*call) error) error {
 }
 
 // in runs f for a call on conn, in bounded time after the end of late.
-func in(late context.Context, conn Conn, f func(*call) error) error {
+func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
-	_, err := bound.Call(late, func(late context.Context) (none struct{}, _ error) {
+	return bound.Call(late, func(late context.Context) (none T, _ error) {
 		c.Session = bound.Session{Ctx: late, On: conn}
 		if err := conn.Raw(c.look); err != nil {
 			return none, err
 		}
-		return none, f(c)
-	}, c.giveUp, func(struct{}, error) { c.discard() })
-	return err
+		return f(c)
+	}, c.giveUp, func(T, error) { c.discard() })
 }
+
+// nothing is what a call returns that returns no more than an error.
+type nothing = struct{}
 
 // look keeps the driver's connection for later, when conn.Raw may not return.
 func (c *call) look(driverConn any) error {

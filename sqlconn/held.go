@@ -14,13 +14,13 @@ import (
 // that were taken by hand, and those of a transaction that is open on conn, for
 // pg_locks does not tell the two levels apart. A lock held twice is listed once.
 func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
-	var locks []advisory.HeldLock
-	err := on(ctx, ctx, conn, func(c *call) error {
-		return c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
+	locks, err := on(ctx, ctx, conn, func(c *call) (locks []advisory.HeldLock, err error) {
+		err = c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
 			l, err := lockfn.ScanHeld(rows)
 			locks = append(locks, l)
 			return err
 		})
+		return locks, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("pgadvisory: list held locks: %w", lockfn.Meaning(bound.Ended(ctx, err)))

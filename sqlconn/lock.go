@@ -35,11 +35,11 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 	start := time.Now()
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	err = on(ctx, limit, conn, func(c *call) error {
+	_, err = on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		if s.PlainWait && !wait.OneTry(s) {
-			return c.plainWait(limit, key, s.Mode)
+			return none, c.plainWait(limit, key, s.Mode)
 		}
-		return c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
+		return none, c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
 	})
 	err = lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
 	wait.Observe(ctx, key, s, start, err == nil, err)

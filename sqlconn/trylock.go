@@ -25,10 +25,8 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}
 	start := time.Now()
-	var granted bool
-	err = on(ctx, ctx, conn, func(c *call) (err error) {
-		granted, err = c.tryLock(ctx, key, s.Mode)
-		return err
+	granted, err := on(ctx, ctx, conn, func(c *call) (bool, error) {
+		return c.tryLock(ctx, key, s.Mode)
 	})
 	if err != nil {
 		granted = false

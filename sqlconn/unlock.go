@@ -89,11 +89,12 @@ func release(ctx context.Context, conn Conn, f func(*call) error) error {
 	defer stop()
 	late, cancel := context.WithTimeout(late, unlockTime)
 	defer cancel()
-	return in(late, conn, func(c *call) error {
+	_, err := in(late, conn, func(c *call) (none nothing, _ error) {
 		err := f(c)
 		if err != nil && !errors.Is(err, advisory.ErrNotHeld) {
 			c.discard()
 		}
-		return err
+		return none, err
 	})
+	return err
 }

@@ -88,7 +88,7 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 		return true, err
 	}
 	if err := o.commit(); err != nil {
-		return true, fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", k, s.Mode, lockfn.Meaning(err))
+		return true, fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", k, s.Mode, lockfn.Meaning(bound.Ended(ctx, err)))
 	}
 	return true, nil
 }
