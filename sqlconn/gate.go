@@ -218,6 +218,8 @@ func (g *gate) try(r *request) {
 		case errors.Is(err, advisory.ErrLost) && !r.once && !r.settled:
 			g.polled = false
 			g.advance() // on another session
+		case err != nil && !s.open:
+			g.failAll(err)
 		case err != nil:
 			g.fail(r, err)
 		case ok:
@@ -282,6 +284,18 @@ func (g *gate) fail(r *request, err error) {
 		g.queue = g.queue[1:]
 	}
 	r.settle(err)
+	g.advance()
+}
+
+// failAll answers all that wait with err: there is no session to be had, and to find
+// that out once for each of them could take long.
+func (g *gate) failAll(err error) {
+	g.polled = false
+	queue := g.queue
+	g.queue = nil
+	for _, r := range queue {
+		r.settle(err)
+	}
 	g.advance()
 }
 

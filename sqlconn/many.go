@@ -241,6 +241,9 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 		err = l.room(session)
 	}
 	if err != nil {
+		for _, g := range gates {
+			g.advance()
+		}
 		return err
 	}
 	keys := make([]advisory.Key, len(gates))

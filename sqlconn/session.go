@@ -46,9 +46,10 @@ type session struct {
 	orphans  int       // locks of a dead session whose callers have not returned
 
 	// The owner's own.
-	conn  *sql.Conn
-	call  atomic.Pointer[call] // for giving the connection up
-	batch *sql.Stmt
+	conn   *sql.Conn
+	pinged time.Time
+	call   atomic.Pointer[call] // for giving the connection up
+	batch  *sql.Stmt
 }
 
 // An op is something for the owner to do.
@@ -129,6 +130,9 @@ func (s *session) run() {
 			return
 		case len(ops) > 0:
 			s.serve(ops)
+			if time.Since(s.pinged) >= s.l.times.heartbeat {
+				s.ping() // it guards waiters, too, and must not be starved
+			}
 		case waits != nil:
 			s.slice(waits)
 		default:
@@ -188,7 +192,11 @@ func (s *session) connect() error {
 	s.heard(sent)
 	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
 	s.l.mu.Unlock()
-	s.l.observe(advisory.Event{Kind: advisory.SessionOpened, PID: pid})
+	e := advisory.Event{Kind: advisory.SessionOpened, PID: pid}
+	if tcp && userTimeout == 0 {
+		e.Err = errors.New("the server's platform has no tcp_user_timeout: if its packets to this client are lost, a lock may be kept for longer than the failover time")
+	}
+	s.l.observe(e)
 	return nil
 }
 
@@ -395,6 +403,7 @@ func (s *session) ping() {
 	}
 	s.l.mu.Unlock()
 	sent := time.Now()
+	s.pinged = sent
 	_, err := s.conn.ExecContext(s.ctx, text)
 	if err != nil && lockfn.SQLState(err) == "57014" {
 		err = nil // a cancel that came too late for a slice; the next ping counts
