@@ -117,7 +117,8 @@ func TestInterruptedTestsDropTheirDatabasesOnTheUsersServer(t *testing.T) {
 	}
 }
 
-// A self is this test binary, run once more with a temporary folder of its own.
+// A self is this test binary, run once more with a temporary folder and, unless
+// env says otherwise, a throwaway server of its own.
 type self struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner
@@ -136,10 +137,11 @@ func startSelf(t *testing.T, as string, env ...string) *self {
 	t.Cleanup(func() { os.RemoveAll(tmp) })
 
 	cmd := exec.Command(os.Args[0], "-test.run=^TestToBeInterrupted$")
-	cmd.Env = append(os.Environ(), append(env, as+"=yes", "TMPDIR="+tmp)...)
-	if as == programVar && os.Getenv("PGADVISORY_TEST_SERVER") != kindDocker {
-		cmd.Env = append(cmd.Env, "DATABASE_URL=", "PGHOST=")
+	cmd.Env = append(os.Environ(), "DATABASE_URL=", "PGHOST=", "TMPDIR="+tmp, as+"=yes")
+	if os.Getenv("PGADVISORY_TEST_SERVER") == kindURL {
+		cmd.Env = append(cmd.Env, "PGADVISORY_TEST_SERVER=")
 	}
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
