@@ -7,9 +7,10 @@ import "github.com/pgadvisory/pgadvisory/advisory"
 //
 // A waiter of ours is known by its comment, see [Waits], for it may be between
 // two tries and so in no queue of the server; it waits for those who hold what its
-// comment names. Of others the server knows whom they wait for. The walk starts
-// from the session at hand; ring is every session that is reached from it and
-// from which it is reached.
+// comment names. A reader also waits for the writers that are queued up for it, for
+// the server lets nobody pass them. Of others the server knows whom they wait for.
+// The walk starts from the session at hand; ring is every session that is reached
+// from it and from which it is reached.
 //
 // The column of pg_stat_activity that it needs is open to sessions of one role, and
 // to all who have pg_read_all_stats. pg_stat_activity stays as it was first seen
@@ -24,20 +25,20 @@ ours AS MATERIALIZED (
 	FROM pg_catalog.pg_stat_activity a
 	WHERE a.datname = pg_catalog.current_database() AND a.query LIKE '/*pgadvisory waits %'
 ), held AS MATERIALIZED (
-	SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode
-	FROM pg_catalog.pg_locks l WHERE ` + advisoryHere + ` AND l.granted AND l.pid IS NOT NULL
+	SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode, l.granted
+	FROM pg_catalog.pg_locks l WHERE ` + advisoryHere + ` AND l.pid IS NOT NULL
 ), edge AS MATERIALIZED (
-	SELECT DISTINCT o.pid AS waiter, h.pid AS blocker
+	SELECT DISTINCT o.pid AS waiter, h.pid AS blocker, h.granted AS holds
 	FROM ours o JOIN held h
 	ON h.classid = o.w[2]::pg_catalog.oid AND h.objid = o.w[3]::pg_catalog.oid AND h.objsubid = o.w[4]::pg_catalog.int2
-	AND h.pid <> o.pid AND (o.w[1] = 'x' OR h.mode = 'ExclusiveLock')
-), walk(waiter, blocker) AS (
-	SELECT e.waiter, e.blocker FROM edge e WHERE e.waiter = pg_catalog.pg_backend_pid()
+	AND h.pid <> o.pid AND CASE o.w[1] WHEN 'x' THEN h.granted ELSE h.mode = 'ExclusiveLock' END
+), walk(waiter, blocker, holds) AS (
+	SELECT e.waiter, e.blocker, e.holds FROM edge e WHERE e.waiter = pg_catalog.pg_backend_pid()
 	UNION
-	SELECT n.waiter, n.blocker FROM walk w, LATERAL (
-		SELECT e.waiter, e.blocker FROM edge e WHERE e.waiter = w.blocker
+	SELECT n.waiter, n.blocker, n.holds FROM walk w, LATERAL (
+		SELECT e.waiter, e.blocker, e.holds FROM edge e WHERE e.waiter = w.blocker
 		UNION ALL
-		SELECT w.blocker, b FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) b
+		SELECT w.blocker, b, true FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) b
 		WHERE NOT EXISTS (SELECT FROM ours o WHERE o.pid = w.blocker)
 	) n
 ), back(pid) AS (
@@ -45,17 +46,19 @@ ours AS MATERIALIZED (
 	UNION
 	SELECT w.waiter FROM walk w JOIN back b ON w.blocker = b.pid
 ), ring AS (
-	SELECT w.waiter, o.w FROM walk w LEFT JOIN ours o ON o.pid = w.waiter
+	SELECT w.waiter, o.w, o.w IS NOT NULL AND EXISTS (SELECT FROM walk h WHERE h.blocker = w.waiter AND h.holds) AS may_give_way
+	FROM walk w LEFT JOIN ours o ON o.pid = w.waiter
 	WHERE w.blocker IN (SELECT b.pid FROM back b)
 )
 SELECT 1 FROM pg_catalog.generate_series(1, (
-	SELECT CASE WHEN min(r.waiter) FILTER (WHERE r.w IS NOT NULL) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
+	SELECT CASE WHEN min(r.waiter) FILTER (WHERE r.may_give_way) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
 		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(r.w::pg_catalog.text, ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`
 
 // Circle reads the answer of [Deadlock]. The mark is 0 where there is no circle; two
 // looks with one mark saw the same sessions wait for the same keys. In each
-// circle exactly one waiter of ours is first: the one with the lowest pid.
+// circle exactly one waiter of ours is first: of those who hold something that is
+// waited for, and are not merely in a queue's way, the one with the lowest pid.
 func Circle(rows int64) (mark int64, first bool) {
 	if rows == 0 {
 		return 0, false

@@ -51,7 +51,6 @@ func (w *Wait) lookForDeadlock() error {
 	case mark == 0 || mark != w.watch.mark:
 		w.watch.mark, w.watch.seen = mark, now
 	case first, now.Sub(w.watch.seen) >= tellOthers:
-		w.holders() // this session no longer waits
 		return fmt.Errorf("%w: this session and the holder wait for each other, perhaps by way of others: release what is held and try again", advisory.ErrDeadlock)
 	}
 	return nil

@@ -50,10 +50,14 @@ func (w *Wait) Until(round func() (granted bool, err error)) error {
 			return w.NotAcquired()
 		}
 		granted, err := round()
-		if granted || err != nil {
-			return err
+		if granted && err == nil {
+			return nil
 		}
-		if err := w.lookForDeadlock(); err != nil {
+		if err == nil {
+			err = w.lookForDeadlock()
+		}
+		if err != nil {
+			w.holders() // this session no longer waits
 			return err
 		}
 		w.warnOfLongWait()

@@ -1,0 +1,157 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// Who takes keys in one order is never told of a deadlock, however long it waits and
+// whoever waits for it.
+func TestConsistentOrderIsNoDeadlock(t *testing.T) {
+	const workers = 20
+	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
+		var left, looked atomic.Int64
+		n := 340 * rounds(t) // over 1,000 with all drivers
+		left.Store(int64(n))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds(t))*4*patience)
+		defer cancel()
+		var wg sync.WaitGroup
+
+		// One keeps the last key for long at times, so that those who want it wait
+		// until they look for a deadlock, and others wait for them.
+		wg.Go(func() {
+			for range 2 * rounds(t) {
+				err := p.do(ctx, inOrder[len(inOrder)-1], func(context.Context, sqlconn.Conn) error {
+					time.Sleep(1700 * time.Millisecond)
+					return nil
+				})
+				if err != nil {
+					t.Errorf("the one who keeps the last key: %v", err)
+					return
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+		})
+
+		start := time.Now()
+		for i := range workers {
+			take := takers[i%len(takers)]
+			wg.Go(func() {
+				for left.Add(-1) >= 0 && ctx.Err() == nil {
+					// A try succeeds only while nobody is queued up on the server.
+					time.Sleep(rand.N(40 * time.Millisecond))
+					r := random()
+					start := time.Now()
+					err := take(ctx, p, r)
+					if time.Since(start) > 1500*time.Millisecond {
+						looked.Add(1)
+					}
+					if err != nil {
+						t.Errorf("%v then %v: %v", r.first, r.second, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d rounds in %v, %d of them waited long enough to look for a deadlock", n, round(time.Since(start)), looked.Load())
+		if looked.Load() == 0 {
+			t.Error("nobody waited long enough to look for a deadlock")
+		}
+		p.noLocks(t)
+	})
+}
+
+// inOrder is the order in which all take them.
+var inOrder = []advisory.Key{
+	advisory.Int64(-5), advisory.Int64(1), advisory.Int64(2), advisory.Int64(3), advisory.Int64(1 << 40), advisory.Pair(1, 1), advisory.Pair(1, 2), advisory.Pair(2, 1),
+}
+
+// An inOrderRound is a round of one worker.
+type inOrderRound struct{ first, second claim }
+
+func random() inOrderRound {
+	n := len(inOrder) - 1
+	if rand.N(10) == 0 {
+		n++ // the one that is kept for long
+	}
+	a, b := rand.N(n-1), 0
+	b = a + 1 + rand.N(n-a-1)
+	if n == len(inOrder) {
+		b = n - 1
+	}
+	return inOrderRound{claim{inOrder[a], modes[rand.N(2)]}, claim{inOrder[b], modes[rand.N(2)]}}
+}
+
+func (inOrderRound) work() { time.Sleep(rand.N(2 * time.Millisecond)) }
+
+// takers take two keys in order, work, and release them.
+var takers = []func(ctx context.Context, p *pool, r inOrderRound) error{
+	func(ctx context.Context, p *pool, r inOrderRound) error { // a connection
+		conn, err := p.pin(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		err = sqlconn.Lock(ctx, conn, r.first.key, r.first.mode)
+		if err == nil {
+			err = sqlconn.Lock(ctx, conn, r.second.key, r.second.mode)
+		}
+		r.work()
+		return errors.Join(err, sqlconn.UnlockAll(ctx, conn))
+	},
+	func(ctx context.Context, p *pool, r inOrderRound) error { // a foreign transaction
+		tx, err := p.begin(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := xact.Lock(ctx, tx, r.first.key, r.first.mode); err != nil {
+			return err
+		}
+		if err := xact.Lock(ctx, tx, r.second.key, r.second.mode); err != nil {
+			return err
+		}
+		r.work()
+		return tx.Commit()
+	},
+	func(ctx context.Context, p *pool, r inOrderRound) error { // both at once
+		return inOwnTx(ctx, p, func(tx xact.Tx) error {
+			r.work()
+			return xact.LockAll(ctx, tx, []advisory.Key{r.second.key, r.first.key}, r.first.mode)
+		})
+	},
+	func(ctx context.Context, p *pool, r inOrderRound) error { // xact.Do
+		return p.txDo(ctx, r.first.key, func(ctx context.Context, tx xact.Tx) error {
+			err := xact.Lock(ctx, tx, r.second.key, r.second.mode)
+			r.work()
+			return err
+		}, r.first.mode)
+	},
+	func(ctx context.Context, p *pool, r inOrderRound) error { // sqlconn.Do, then xact.Do on its connection
+		return p.do(ctx, r.first.key, func(ctx context.Context, conn sqlconn.Conn) error {
+			return xact.Do(ctx, beginOn(conn), r.second.key, func(context.Context, xact.Tx) error { r.work(); return nil }, r.second.mode)
+		}, r.first.mode)
+	},
+}
+
+func inOwnTx(ctx context.Context, p *pool, fn func(tx xact.Tx) error) error {
+	tx, err := p.begin(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
