@@ -32,3 +32,16 @@ func (d driver) proxied(t testing.TB, serverURL string) (*pool, *proxy.Proxy) {
 	t.Cleanup(link.Thaw) // before the pool is closed
 	return p, link
 }
+
+// withParameter adds a parameter to a postgres:// URL.
+func withParameter(t testing.TB, serverURL, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
