@@ -143,6 +143,10 @@ func (s *session) bury() {
 // return after the end of its context.
 func (s *session) unstick() {
 	time.Sleep(bound.Abort)
+	s.giveUp()
+}
+
+func (s *session) giveUp() {
 	if c := s.call.Swap(nil); c != nil {
 		c.giveUp()
 	}

@@ -115,7 +115,9 @@ func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, op
 		} else {
 			missing = min(missing, i)
 		}
-		err = errors.Join(err, rerr)
+		if err == nil {
+			err = rerr
+		}
 		l.tell(ctx, r, start, h != nil, rerr)
 	}
 	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)

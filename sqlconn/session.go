@@ -145,59 +145,95 @@ func (s *session) run() {
 	}
 }
 
-// connect opens the connection, makes it fit, and looks whether locks are real there.
+// connect opens the connection, in bounded time.
 func (s *session) connect() error {
 	if n := s.l.db.Stats().MaxOpenConnections; n == 1 {
 		return errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
 	}
 	late, stop := context.WithTimeout(s.ctx, connectTime)
 	defer stop()
-	conn, err := s.l.db.Conn(late)
+	o, err := bound.Call(late, s.setUp, s.giveUp, func(o *fit, err error) {
+		if err == nil {
+			o.close()
+		}
+	})
 	if err != nil {
 		if st := s.l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
 			err = fmt.Errorf("all %d connections of the pool are in use, raise MaxOpenConns: %w", st.MaxOpenConnections, err)
 		}
 		return fmt.Errorf("open a session for locks: %w", err)
 	}
-	s.conn = conn
-	c := &call{conn: conn}
-	if err := conn.Raw(c.look); err != nil {
-		return err
-	}
-	s.call.Store(c)
-	sent := time.Now()
-	if _, err := conn.ExecContext(s.ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
-		return fmt.Errorf("set up a session for locks: %w", err)
-	}
-	var (
-		pid         int
-		recovery    bool
-		version     string
-		table       int64
-		userTimeout int64
-		tcp         bool
-	)
-	if err := conn.QueryRowContext(s.ctx, lockfn.About).Scan(&pid, &recovery, &version, &table, &userTimeout, &tcp); err != nil {
-		return fmt.Errorf("set up a session for locks: %w", err)
-	}
-	if err := unsafeServer(recovery, version); err != nil {
-		return err
-	}
-	if s.batch, err = conn.PrepareContext(s.ctx, lockfn.Batch(s.l.settings.Fencing)); err != nil {
-		return fmt.Errorf("set up a session for locks: %w", err)
-	}
+	s.conn, s.batch = o.conn, o.batch
 	s.l.mu.Lock()
-	s.open, s.pid = true, pid
-	s.l.table = table
-	s.heard(sent)
+	s.open, s.pid = true, o.pid
+	s.l.table = o.table
+	s.heard(o.sent)
 	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
 	s.l.mu.Unlock()
-	e := advisory.Event{Kind: advisory.SessionOpened, PID: pid}
-	if tcp && userTimeout == 0 {
+	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid}
+	if !o.bounded {
 		e.Err = errors.New("the server's platform has no tcp_user_timeout: if its packets to this client are lost, a lock may be kept for longer than the failover time")
 	}
 	s.l.observe(e)
 	return nil
+}
+
+// fit is a connection that is fit for locks.
+type fit struct {
+	conn  *sql.Conn
+	batch *sql.Stmt
+	pid   int
+	table int64
+	sent  time.Time // when the last statement that was answered was sent
+	// bounded: its platform lets go of a client that vanished in whatever way.
+	bounded bool
+}
+
+func (o *fit) close() {
+	(&call{conn: o.conn}).discard()
+	o.conn.Close()
+}
+
+// setUp opens a connection, makes it fit, and looks whether locks are real there. It may
+// hang: lib/pq minds ctx only in part.
+func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
+	conn, err := s.l.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &fit{conn: conn}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	c := &call{conn: conn}
+	if err := conn.Raw(c.look); err != nil {
+		return nil, err
+	}
+	s.call.Store(c)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if _, err := conn.ExecContext(ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
+		return nil, err
+	}
+	var (
+		recovery    bool
+		version     string
+		userTimeout int64
+		tcp         bool
+	)
+	o.sent = time.Now()
+	if err := conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp); err != nil {
+		return nil, err
+	}
+	if err := unsafeServer(recovery, version); err != nil {
+		return nil, err
+	}
+	o.bounded = !tcp || userTimeout != 0
+	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing))
+	return o, err
 }
 
 func unsafeServer(recovery bool, version string) error {
