@@ -25,9 +25,6 @@ var usualFolders = []string{
 // one, otherwise what PATH and pg_config lead to, otherwise the newest of the
 // usual folders.
 func (m machine) bindir(wanted string) (string, error) {
-	if wanted == "" {
-		wanted = m.getenv("PGADVISORY_TEST_BINDIR")
-	}
 	if wanted != "" {
 		if !hasPrograms(wanted) {
 			return "", fmt.Errorf("%s does not hold initdb and postgres", wanted)

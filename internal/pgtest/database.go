@@ -34,24 +34,23 @@ func (s *Server) Database(t testing.TB) string {
 // nothing then. Close drops what is left on a server that the user named.
 func (s *Server) CreateDatabase(ctx context.Context) (url string, drop func(context.Context) error, err error) {
 	name := "pgadvisory_test_" + random(6)
-	err = s.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
-	if err != nil {
-		return "", nil, fmt.Errorf("pgtest: creating a database: %w", err)
-	}
-
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.databases == nil {
 		s.databases = make(map[string]struct{})
 	}
-	s.databases[name] = struct{}{}
+	s.databases[name] = struct{}{} // even if the answer does not reach us
+	s.mu.Unlock()
+
+	if err := s.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return "", nil, fmt.Errorf("pgtest: creating a database: %w", err)
+	}
 	return withDatabase(s.url, name), func(ctx context.Context) error { return s.drop(ctx, name) }, nil
 }
 
 func (s *Server) drop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	_, exists := s.databases[name]
-	running := s.running
+	running := s.running && !s.paused
 	delete(s.databases, name)
 	s.mu.Unlock()
 	if !exists || !running {

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,13 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 
 	var none noServerError
 	if forced != kindDocker {
-		dir, err := m.bindir(o.BinDir)
+		wanted := cmp.Or(o.BinDir, m.getenv("PGADVISORY_TEST_BINDIR"))
+		dir, err := m.bindir(wanted)
 		if err == nil {
 			return newCluster(ctx, dir, o.Netns, settings)
+		}
+		if wanted != "" {
+			return nil, fmt.Errorf("pgtest: %w", err)
 		}
 		none.binaries = err
 	}
@@ -71,7 +76,14 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	return nil, &none
 }
 
+// forced returns the kind of server that the user wants, or "". Variables with
+// which no server can be used are an error.
 func (m machine) forced() (string, error) {
+	for _, name := range []string{"PGSERVICE", "PGHOSTADDR"} {
+		if m.getenv(name) != "" { // lib/pq would panic
+			return "", fmt.Errorf("pgtest: lib/pq does not know %s: unset it, and name the server by DATABASE_URL", name)
+		}
+	}
 	switch forced := m.getenv("PGADVISORY_TEST_SERVER"); forced {
 	case "", kindURL, kindBinaries, kindDocker:
 		return forced, nil

@@ -53,6 +53,15 @@ func TestForcedKindIsTheOnlyOne(t *testing.T) {
 	}
 }
 
+func TestMisspeltFolderIsToldAtOnce(t *testing.T) {
+	m := with(map[string]string{"PGADVISORY_TEST_BINDIR": "/nowhere/bin"})
+	for _, o := range []Options{{}, {BinDir: "/nowhere/bin"}} {
+		if _, err := m.throwaway(context.Background(), o); err == nil || err.Error() != "pgtest: /nowhere/bin does not hold initdb and postgres" {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
 func TestWhereProgramsAreFound(t *testing.T) {
 	root := t.TempDir()
 	programs := func(dir string) string {
@@ -73,15 +82,14 @@ func TestWhereProgramsAreFound(t *testing.T) {
 		return strings.Join(dirs, string(os.PathListSeparator))
 	}
 
-	for name, c := range map[string]struct{ wanted, variable, path, want string }{
-		"usual folders, newest":  {path: path("18/bin"), want: recent},
-		"PATH first":             {path: path("config", "other"), want: other},
-		"pg_config next":         {path: path("stale", "config"), want: old},
-		"the variable":           {variable: old, path: path("other"), want: old},
-		"the option":             {wanted: other, variable: old, want: other},
-		"the variable, misspelt": {variable: filepath.Join(root, "18/bin"), path: path("other")},
+	for name, c := range map[string]struct{ wanted, path, want string }{
+		"usual folders, newest": {path: path("18/bin"), want: recent},
+		"PATH first":            {path: path("config", "other"), want: other},
+		"pg_config next":        {path: path("stale", "config"), want: old},
+		"the wanted one":        {wanted: old, path: path("other"), want: old},
+		"wanted, but misspelt":  {wanted: filepath.Join(root, "18/bin"), path: path("other")},
 	} {
-		m := with(map[string]string{"PATH": c.path, "PGADVISORY_TEST_BINDIR": c.variable})
+		m := with(map[string]string{"PATH": c.path})
 		m.folders = []string{filepath.Join(root, "*/bin")}
 		if got, err := m.bindir(c.wanted); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)

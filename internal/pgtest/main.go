@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -15,9 +14,9 @@ import (
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
-// On SIGINT and SIGTERM it closes every server before it exits. A package without it leaves
-// no throwaway server behind either, but may leave databases on a server that
-// the user named.
+// On SIGINT and SIGTERM, too, it closes every server before it exits. Without it,
+// and after SIGKILL, no throwaway server stays behind either, but databases may,
+// on a server that the user named.
 func Main(m *testing.M) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -36,44 +35,12 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Shutdown closes every server of this process. Main does so by itself.
+// Shutdown closes every server of this process. It is for a TestMain that cannot
+// use Main, which does so by itself.
 func Shutdown() error {
 	var errs []error
 	for _, s := range open.all() {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// open holds the servers that are not closed yet.
-var open registry
-
-type registry struct {
-	mu      sync.Mutex
-	servers map[*Server]struct{}
-}
-
-func (r *registry) add(s *Server) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.servers == nil {
-		r.servers = make(map[*Server]struct{})
-	}
-	r.servers[s] = struct{}{}
-}
-
-func (r *registry) remove(s *Server) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.servers, s)
-}
-
-func (r *registry) all() []*Server {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]*Server, 0, len(r.servers))
-	for s := range r.servers {
-		all = append(all, s)
-	}
-	return all
 }

@@ -23,12 +23,6 @@ func (m machine) named(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"PGSERVICE", "PGHOSTADDR"} {
-		if m.getenv(name) != "" {
-			return nil, fmt.Errorf("pgtest: lib/pq does not know %s: unset it, and name the server by DATABASE_URL", name)
-		}
-	}
-
 	unsaid := m.sslmode(u)
 	version, err := serverVersion(ctx, u)
 	if unsaid && errors.Is(err, pq.ErrSSLNotSupported) {
@@ -48,13 +42,11 @@ func (m machine) named(ctx context.Context) (*Server, error) {
 func (m machine) namedURL() (u *url.URL, by string, err error) {
 	if raw := m.getenv("DATABASE_URL"); raw != "" {
 		u, err := url.Parse(raw)
-		if err != nil {
-			err = errors.Unwrap(err) // the outer error quotes the URL, password and all
-		} else if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-			err = errors.New("it does not begin with postgres:// or postgresql://")
+		if err != nil { // which quotes the URL, password and all
+			return nil, "", errors.New("pgtest: DATABASE_URL is no URL; in a password, is every special character escaped, as %2F for a slash?")
 		}
-		if err != nil {
-			return nil, "", fmt.Errorf("pgtest: DATABASE_URL is no URL of a PostgreSQL server: %w", err)
+		if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+			return nil, "", errors.New("pgtest: DATABASE_URL does not begin with postgres:// or postgresql://")
 		}
 		if strings.Trim(u.Path, "/") == "" {
 			u.Path = "/postgres"

@@ -106,8 +106,10 @@ func TestUnusableURL(t *testing.T) {
 	for vars, want := range map[[2]string]string{
 		{"DATABASE_URL", "host=h user=u"}:                     "does not begin with postgres://",
 		{"DATABASE_URL", "mysql://u:secret@h/d"}:              "does not begin with postgres://",
-		{"DATABASE_URL", "postgres://u:secret@h:port/d"}:      "DATABASE_URL",
+		{"DATABASE_URL", "postgres://u:secret@h:port/d"}:      "DATABASE_URL is no URL",
+		{"DATABASE_URL", "postgres://u:secret/x@h/d"}:         "escaped",
 		{"DATABASE_URL", "postgres://u:secret@127.0.0.1:1/d"}: "postgres://u:xxxxx@127.0.0.1:1/d",
+		{"PGSERVICE", "mine"}:                                 "PGSERVICE",
 		{"PGADVISORY_TEST_SERVER", "url"}:                     "neither DATABASE_URL nor PGHOST",
 		{"PGADVISORY_TEST_SERVER", "cloud"}:                   "url, binaries or docker",
 	} {

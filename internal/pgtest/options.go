@@ -10,11 +10,11 @@ import (
 // Options describe a throwaway server. The zero Options are a server with the
 // defaults that the package documentation names.
 type Options struct {
-	// Settings are lines for postgresql.conf, such as "max_connections=20". A later one
-	// overrides an earlier one, and all override the defaults of this package.
-	// The URL of a server with "listen_addresses=10.0.0.2" points there; it and
-	// "port" need PostgreSQL's programs on this machine, as do the fields below:
-	// where the user wants Docker, NewServer skips the test.
+	// Settings are lines for postgresql.conf, such as "max_connections=20". A
+	// later one overrides an earlier one, and all override the defaults of this
+	// package. The URL of a server with "listen_addresses=10.0.0.2" points there;
+	// that setting and "port" need PostgreSQL's programs on this machine, as do
+	// the fields below: where the user wants Docker, NewServer skips the test.
 	Settings []string
 
 	// Netns is the name of a network namespace ("ip netns add NAME") to run the
@@ -28,9 +28,9 @@ type Options struct {
 }
 
 // NewServer starts a throwaway server, which is closed when the test ends; if
-// the test has failed, the end of the server's log is told.
-// It never is a server that the user named: where they named one and no other is
-// to be had, the test is skipped.
+// the test has failed, the end of the server's log is told. It never is a server
+// that the user named: where they named one and no other is to be had, the test
+// is skipped.
 func NewServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return Options{Settings: settings}.NewServer(t)

@@ -10,8 +10,9 @@ import (
 )
 
 // A Server is a PostgreSQL server. Its methods may be called by several
-// goroutines at a time; Stop, Crash, Start, Restart, Pause, Resume are errors
-// on a server that the user named.
+// goroutines at a time. Stop, Crash, Start, Restart, Pause and Resume are errors
+// on a server that the user named. No goroutine of this process and no
+// connection stays with a server while it runs.
 type Server struct {
 	kind      string
 	version   int
@@ -56,8 +57,8 @@ func launch(ctx context.Context, s *Server) (*Server, error) {
 }
 
 // URL returns the URL of the server's maintenance database, over TCP where the
-// server listens there. On a throwaway server it is the superuser's; on one that the user
-// named it is theirs.
+// server listens there: the superuser's on a throwaway server, theirs on one that
+// the user named.
 func (s *Server) URL() string { return s.url.String() }
 
 // SocketURL returns the URL of the maintenance database over the Unix socket, or
@@ -69,7 +70,7 @@ func (s *Server) SocketURL() string {
 	return s.socketURL.String()
 }
 
-// Addr returns host:port of the server's TCP address.
+// Addr returns host:port of the server's TCP address, or "" where it has none.
 func (s *Server) Addr() string { return s.url.Host }
 
 // Version returns server_version_num: 150018 for 15.18.
@@ -78,9 +79,10 @@ func (s *Server) Version() int { return s.version }
 // Kind returns "url", "binaries" or "docker".
 func (s *Server) Kind() string { return s.kind }
 
-// Log returns the whole log of the server so far, of all its starts. Lines of the log
-// begin with time, [pid], database/application; warnings and worse are logged.
-// It is "" for a server that the user named, and after Close.
+// Log returns the whole log of the server so far, over all its starts. A line
+// begins with the time and [pid] and, if a session wrote it, database/application;
+// warnings and worse are there. It is "" for a server that the user named, and
+// after Close.
 func (s *Server) Log() string {
 	if s.engine == nil {
 		return ""
@@ -144,9 +146,8 @@ func (s *Server) Resume() error {
 	})
 }
 
-// Close stops a throwaway server and removes all of it. On a server that
-// the user named it drops the databases of ours that are left. A second Close
-// does nothing.
+// Close stops a throwaway server and removes all of it. On a server that the user
+// named it drops the databases of ours that are left. A second Close does nothing.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
