@@ -18,6 +18,7 @@ type attempt struct {
 	maxWait time.Duration
 
 	waited bool
+	missed bool      // it was too late to release the key when it should have been
 	got    time.Time // of the grant
 	late   bool      // ctx had ended by then
 	fail   error     // of the check at the grant

@@ -130,9 +130,11 @@ func (w *worker) adapt(a *attempt) {
 	if w.form.naive { // one of them hardly ever reports a grant
 		most = 20 * time.Millisecond
 	}
-	if a.got.IsZero() {
+	switch {
+	case a.missed:
+	case a.got.IsZero():
 		w.latency = min(w.latency*11/10, most)
-	} else {
+	default:
 		w.latency = max(w.latency*10/11, 20*time.Microsecond)
 	}
 }
@@ -205,6 +207,7 @@ func (w *worker) wait(a *attempt, release func(waits time.Time) time.Time) error
 	}
 	done, start := make(chan error, 1), time.Now()
 	go func() { done <- w.form.run(w.pool, a) }()
+	time.Sleep(w.lead / 2)
 	for !a.waited && len(done) == 0 {
 		if err := w.holder.QueryRowContext(ctx, waitsFor(a.key())).Scan(&a.waited); err != nil {
 			return err
@@ -212,7 +215,9 @@ func (w *worker) wait(a *attempt, release func(waits time.Time) time.Time) error
 	}
 	waits := time.Now()
 	w.lead = (7*w.lead + waits.Sub(start)) / 8
-	time.Sleep(time.Until(release(waits)))
+	at := release(waits)
+	a.missed = !a.waited || waits.After(at)
+	time.Sleep(time.Until(at))
 	_, err := w.holder.ExecContext(ctx, "SELECT pg_advisory_unlock("+a.key().SQL()+")")
 	return cmp.Or(<-done, err)
 }
