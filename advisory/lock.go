@@ -95,8 +95,11 @@ type underLock struct {
 }
 
 // NewContext returns a ctx that carries l for [FromContext]. It is for those
-// who implement a [Locker].
+// who implement a [Locker]. If l is nil it is ctx as it is.
 func NewContext(ctx context.Context, l Lock) context.Context {
+	if l == nil {
+		return ctx
+	}
 	outer, _ := ctx.Value(lockContextKey{}).(*underLock)
 	return context.WithValue(ctx, lockContextKey{}, &underLock{l, outer})
 }
