@@ -25,6 +25,7 @@ func Call[T any](ctx context.Context, f func(context.Context) (T, error), giveUp
 	var none T
 	answers := make(chan answer[T], 1)
 	go func() {
+		deepen()
 		a := answer[T]{panicked: true, panic: errGoexit}
 		defer func() {
 			if a.panicked {
