@@ -1,7 +1,9 @@
 package advisory_test
 
 import (
+	"context"
 	"database/sql"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -52,8 +54,8 @@ func TestDeadLinkBetweenHosts(t *testing.T) {
 	}
 }
 
-// between opens a pool of the client's host.
-func (d driver) between(t *testing.T, pair *netns.Pair, url string) *pool {
+// between opens a pool of the client's host, from which pair dials.
+func (d driver) between(t *testing.T, pair dialer, url string) *pool {
 	t.Helper()
 	var db *sql.DB
 	if d.sql == "pgx" {
@@ -73,6 +75,11 @@ func (d driver) between(t *testing.T, pair *netns.Pair, url string) *pool {
 	}
 	t.Cleanup(func() { db.Close() })
 	return &pool{DB: db, driver: d, x: sqlx.NewDb(db, d.sql)}
+}
+
+type dialer interface {
+	pq.Dialer
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // A droppingLink dies when all of its lines are ready, and revives when their calls are
