@@ -110,22 +110,17 @@ var takers = []func(ctx context.Context, p *pool, r inOrderRound) error{
 		return errors.Join(err, sqlconn.UnlockAll(ctx, conn))
 	},
 	func(ctx context.Context, p *pool, r inOrderRound) error { // a foreign transaction
-		tx, err := p.begin(ctx, nil)
-		if err != nil {
+		return inOwnTx(p, func(tx xact.Tx) error {
+			if err := xact.Lock(ctx, tx, r.first.key, r.first.mode); err != nil {
+				return err
+			}
+			err := xact.Lock(ctx, tx, r.second.key, r.second.mode)
+			r.work()
 			return err
-		}
-		defer tx.Rollback()
-		if err := xact.Lock(ctx, tx, r.first.key, r.first.mode); err != nil {
-			return err
-		}
-		if err := xact.Lock(ctx, tx, r.second.key, r.second.mode); err != nil {
-			return err
-		}
-		r.work()
-		return tx.Commit()
+		})
 	},
 	func(ctx context.Context, p *pool, r inOrderRound) error { // both at once
-		return inOwnTx(ctx, p, func(tx xact.Tx) error {
+		return inOwnTx(p, func(tx xact.Tx) error {
 			r.work()
 			return xact.LockAll(ctx, tx, []advisory.Key{r.second.key, r.first.key}, r.first.mode)
 		})
@@ -142,16 +137,4 @@ var takers = []func(ctx context.Context, p *pool, r inOrderRound) error{
 			return xact.Do(ctx, beginOn(conn), r.second.key, func(context.Context, xact.Tx) error { r.work(); return nil }, r.second.mode)
 		}, r.first.mode)
 	},
-}
-
-func inOwnTx(ctx context.Context, p *pool, fn func(tx xact.Tx) error) error {
-	tx, err := p.begin(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := fn(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }

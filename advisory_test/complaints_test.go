@@ -1,0 +1,60 @@
+package advisory_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+)
+
+// complaints returns the lines of the server's log that are warnings or worse, of
+// sessions in the database of p.
+func complaints(t testing.TB, s *pgtest.Server, p *pool) []string {
+	t.Helper()
+	u, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := regexp.MustCompile(`\] ` + regexp.QuoteMeta(strings.TrimPrefix(u.Path, "/")) + `/\S* (WARNING|ERROR|FATAL|PANIC): `)
+
+	// What was logged before this is there when this is.
+	end := fmt.Sprintf("the end of the log for now, %x", rand.Uint64())
+	doSQL(t, p, "DO $$BEGIN RAISE WARNING '"+end+"'; END$$")
+	var lines []string
+	eventually(t, "the server logs a warning", func() bool {
+		log, _, found := strings.Cut(s.Log(), end)
+		lines = strings.Split(log, "\n")
+		return found
+	})
+	var found []string
+	for _, line := range lines[:len(lines)-1] {
+		if of.MatchString(line) && !strings.Contains(line, "the end of the log for now") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// silent fails the test if the log has complaints.
+func silent(t testing.TB, s *pgtest.Server, p *pool) {
+	t.Helper()
+	if lines := complaints(t, s, p); len(lines) > 0 {
+		t.Errorf("the server's log has %d complaints:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+}
+
+// seesComplaints fails the test if complaints would not see any.
+func seesComplaints(t testing.TB, s *pgtest.Server) {
+	t.Helper()
+	p := drivers[0].open(t, s.Database(t))
+	silent(t, s, p)
+	p.Exec("SELECT 1/0")
+	p.Exec("SELECT pg_advisory_unlock(1)") // not held
+	if lines := complaints(t, s, p); len(lines) != 2 || !strings.Contains(lines[0], "division by zero") || !strings.Contains(lines[1], "WARNING") {
+		t.Fatalf("after an error and a warning the log has the complaints %q", lines)
+	}
+}

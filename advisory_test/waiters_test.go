@@ -1,0 +1,122 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// kinds are the ways to wait for a lock. Each calls held when it has got it, and then
+// releases it.
+var kinds = []struct {
+	name   string
+	sliced bool // it waits on the server
+	wait   func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error
+}{
+	{"sqlconn.Lock", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		conn, err := p.pin(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := sqlconn.Lock(ctx, conn, k, sessionOptions(opts)...); err != nil {
+			return err
+		}
+		held()
+		return sqlconn.Unlock(ctx, conn, k, sessionOptions(opts)...)
+	}},
+	{"sqlconn.Do", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		return p.do(ctx, k, func(context.Context, sqlconn.Conn) error { held(); return nil }, sessionOptions(opts)...)
+	}},
+	{"xact.Lock", false, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		return inOwnTx(p, func(tx xact.Tx) error {
+			err := xact.Lock(ctx, tx, k, txOptions(opts)...)
+			return afterLock(tx, err, held)
+		})
+	}},
+	{"xact.LockAll", false, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		keys := []advisory.Key{advisory.Int64(-1 << 63), k} // the least is always the first
+		opts = append(opts, advisory.Shared)
+		return inOwnTx(p, func(tx xact.Tx) error {
+			err := xact.LockAll(ctx, tx, keys, txOptions(opts)...)
+			return afterLock(tx, err, held)
+		})
+	}},
+	{"xact.Do", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		return p.txDo(ctx, k, func(context.Context, xact.Tx) error { held(); return nil }, txOptions(opts)...)
+	}},
+	{"xact.Do, repeatable read", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
+		return p.txDo(ctx, k, func(context.Context, xact.Tx) error { held(); return nil },
+			append(txOptions(opts), xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelRepeatableRead}))...)
+	}},
+}
+
+// afterLock sees that the transaction is usable also if it did not get the lock.
+func afterLock(tx xact.Tx, err error, held func()) error {
+	if err == nil {
+		held()
+		return nil
+	}
+	if _, uerr := tx.ExecContext(context.Background(), "SELECT 1"); uerr != nil {
+		return fmt.Errorf("the transaction is not usable (%w) after: %w", uerr, err)
+	}
+	return err
+}
+
+func sessionOptions(opts []advisory.Option) (s []advisory.SessionOption) {
+	for _, o := range opts {
+		s = append(s, o)
+	}
+	return s
+}
+
+func txOptions(opts []advisory.Option) (s []advisory.TxOption) {
+	for _, o := range opts {
+		s = append(s, o)
+	}
+	return s
+}
+
+// inOwnTx commits. The transaction does not end with any context.
+func inOwnTx(p *pool, fn func(tx xact.Tx) error) error {
+	tx, err := p.begin(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// waiting has n of each kind wait for k, and returns when they all do. The group's
+// error is what they end with, each named.
+func (p *pool) waiting(ctx context.Context, t testing.TB, n int, k advisory.Key) *errgroup {
+	t.Helper()
+	var g errgroup
+	for range n {
+		for _, kind := range kinds {
+			g.Go(func() error {
+				err := kind.wait(ctx, p, k, func() {})
+				if err != nil {
+					err = fmt.Errorf("%s: %w", kind.name, err)
+				}
+				return err
+			})
+		}
+	}
+	eventually(t, "all wait", func() bool { return p.waiters(t) == n*len(kinds) })
+	return &g
+}
+
+// waiters counts the sessions that wait for a lock on the server or between tries.
+func (p *pool) waiters(t testing.TB) int {
+	t.Helper()
+	return ask[int](t, p, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%'")
+}
