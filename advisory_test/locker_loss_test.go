@@ -148,6 +148,8 @@ type breakage struct {
 	mend        func(s *loser)
 }
 
+func (b breakage) String() string { return b.name }
+
 func freeze(dir proxy.Direction) breakage {
 	return breakage{"frozen " + dir.String(), false, func(s *loser) { s.link.Freeze(dir) }, func(s *loser) { s.link.Thaw() }}
 }
@@ -184,41 +186,36 @@ func (b breakage) is(s *loser, told time.Duration) {
 func TestLockerTellsEveryLoss(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t)
-	for _, d := range drivers[:2] {
-		for _, b := range breakages {
-			t.Run(d.name+"/"+b.name, func(t *testing.T) {
-				t.Parallel()
-				s := newLoser(t, d, server)
-				waiter := make(chan error, 1) // of the same process, in the gate of a lost lock
-				go func() {
-					lock, err := s.l.Lock(context.Background(), s.locks[0].Key())
-					if err == nil {
-						err = lock.Unlock()
-					}
-					waiter <- err
-				}()
-				eventually(t, "it waits", func() bool { return s.l.Stats().Waiting == 1 })
+	casesAtOnce(t, breakages, func(t *testing.T, d driver, b breakage) {
+		s := newLoser(t, d, server)
+		waiter := make(chan error, 1) // of the same process, in the gate of a lost lock
+		go func() {
+			lock, err := s.l.Lock(context.Background(), s.locks[0].Key())
+			if err == nil {
+				err = lock.Unlock()
+			}
+			waiter <- err
+		}()
+		eventually(t, "it waits", func() bool { return s.l.Stats().Waiting == 1 })
 
-				struck := time.Now()
-				b.strike(s)
-				b.is(s, s.told().Sub(struck))
-				if b.mend != nil {
-					b.mend(s)
-				}
-				if b.serverFirst {
-					if err := <-waiter; err != nil {
-						t.Errorf("the waiter: %v", err)
-					}
-				}
-				s.ends(b.serverFirst)
-				if !b.serverFirst {
-					if err := <-waiter; err != nil {
-						t.Errorf("the waiter: %v", err)
-					}
-				}
-			})
+		struck := time.Now()
+		b.strike(s)
+		b.is(s, s.told().Sub(struck))
+		if b.mend != nil {
+			b.mend(s)
 		}
-	}
+		if b.serverFirst {
+			if err := <-waiter; err != nil {
+				t.Errorf("the waiter: %v", err)
+			}
+		}
+		s.ends(b.serverFirst)
+		if !b.serverFirst {
+			if err := <-waiter; err != nil {
+				t.Errorf("the waiter: %v", err)
+			}
+		}
+	})
 }
 
 // The same for what befalls all of a server.
@@ -273,129 +270,128 @@ func (p *pool) reconnect() {
 func TestLostConnectionIsKeptForTheWork(t *testing.T) {
 	t.Parallel()
 	server := pgtest.SharedServer(t)
-	for _, d := range drivers[:2] {
-		for _, returns := range []bool{true, false} {
-			name := map[bool]string{true: "until it returns", false: "for the failover time"}[returns]
-			t.Run(d.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				s := newLoser(t, d, server)
-				granted := make(chan time.Time, 1)
-				go func() {
-					lock, err := s.other.Lock(context.Background(), s.locks[0].Key())
-					at := time.Now()
-					if err != nil {
-						t.Error(err)
-					} else if err := lock.Unlock(); err != nil {
-						t.Error(err)
-					}
-					granted <- at
-				}()
-				eventually(t, "the other waits", func() bool { _, w := s.watch.locks(t); return w == 1 })
-				s.link.Reset()
-				struck := time.Now()
-				s.link.Freeze(proxy.Down) // what the client does is seen by the server
-				told := s.told()
-				var due time.Time
-				if returns {
-					time.Sleep(700 * time.Millisecond)
-					due = time.Now()
-					s.unlockAll()
-				} else {
-					// It was told a deadline after the last answer, which came a heartbeat
-					// before the link died, at the earliest.
-					due = struck.Add(quickFailover)
-				}
-				// The driver cancels what it is stuck in as it closes the connection.
-				eventually(t, "it closes the connection", func() bool { return len(granted) > 0 || s.link.Stats().CancelRequests > 0 })
-				closed := time.Now()
-				s.link.Thaw()
-				at := <-granted
-				t.Logf("told after %v, closed %v later, and the lock went to another %v after that",
-					told.Sub(struck).Round(time.Millisecond), closed.Sub(told).Round(time.Millisecond), at.Sub(closed).Round(time.Millisecond))
-				if first := slices.MinFunc([]time.Time{closed, at}, time.Time.Compare); first.Before(due) {
-					t.Errorf("closed %v too early", due.Sub(first))
-				}
-				if !returns {
-					s.unlockAll()
-				}
-				eventually(t, "the session is gone", func() bool {
-					return ask[int](t, s.watch, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid) == 0
-				})
-			})
+	casesAtOnce(t, []keeping{returned, failedOver}, func(t *testing.T, d driver, u keeping) {
+		s := newLoser(t, d, server)
+		granted := make(chan time.Time, 1)
+		go func() {
+			lock, err := s.other.Lock(context.Background(), s.locks[0].Key())
+			at := time.Now()
+			if err != nil {
+				t.Error(err)
+			} else if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+			granted <- at
+		}()
+		eventually(t, "the other waits", func() bool { _, w := s.watch.locks(t); return w == 1 })
+		s.link.Reset()
+		struck := time.Now()
+		s.link.Freeze(proxy.Down) // what the client does is seen by the server
+		told := s.told()
+		var due time.Time
+		if u == returned {
+			time.Sleep(700 * time.Millisecond)
+			due = time.Now()
+			s.unlockAll()
+		} else {
+			// It was told a deadline after the last answer, which came a heartbeat
+			// before the link died, at the earliest.
+			due = struck.Add(quickFailover)
 		}
-	}
+		// The driver cancels what it is stuck in as it closes the connection.
+		eventually(t, "it closes the connection", func() bool { return len(granted) > 0 || s.link.Stats().CancelRequests > 0 })
+		closed := time.Now()
+		s.link.Thaw()
+		at := <-granted
+		t.Logf("told after %v, closed %v later, and the lock went to another %v after that",
+			told.Sub(struck).Round(time.Millisecond), closed.Sub(told).Round(time.Millisecond), at.Sub(closed).Round(time.Millisecond))
+		if first := slices.MinFunc([]time.Time{closed, at}, time.Time.Compare); first.Before(due) {
+			t.Errorf("closed %v too early", due.Sub(first))
+		}
+		if u != returned {
+			s.unlockAll()
+		}
+		eventually(t, "the session is gone", func() bool {
+			return ask[int](t, s.watch, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid) == 0
+		})
+	})
 }
+
+// keeping is how long a lost connection is kept.
+type keeping string
+
+const (
+	returned   keeping = "until its user has returned"
+	failedOver keeping = "for the failover time"
+)
+
+func (u keeping) String() string { return string(u) }
 
 // A Locker on a dead link does not hang: a call ends with its context, and without one
 // in bounded time.
 func TestLockerOnADeadLinkReturns(t *testing.T) {
 	t.Parallel()
 	server := pgtest.SharedServer(t)
-	for _, d := range drivers[:2] {
-		for _, dir := range []proxy.Direction{proxy.Both, proxy.Up, proxy.Down} {
-			t.Run(d.name+"/frozen "+dir.String(), func(t *testing.T) {
-				t.Parallel()
-				s := newLoser(t, d, server)
-				s.link.Freeze(dir)
-				s.told()
-				s.unlockAll()
-				calls := map[string]func() (advisory.Locks, error){
-					"TryLock": func() (advisory.Locks, error) {
-						lock, _, err := s.l.TryLock(context.Background(), advisory.Int64(10))
-						return advisory.Locks{lock}, err
-					},
-					"Lock": func() (advisory.Locks, error) {
-						lock, err := s.l.Lock(context.Background(), advisory.Int64(11))
-						return advisory.Locks{lock}, err
-					},
-					"LockAll": func() (advisory.Locks, error) {
-						return s.l.LockAll(context.Background(), keysUpTo(15)[12:])
-					},
-					"LockAny": func() (advisory.Locks, error) {
-						lock, err := s.l.LockAny(context.Background(), keysUpTo(18)[15:])
-						return advisory.Locks{lock}, err
-					},
-					"Lock, MaxWait": func() (advisory.Locks, error) {
-						lock, err := s.l.Lock(context.Background(), advisory.Int64(18), advisory.MaxWait(100*time.Millisecond))
-						return advisory.Locks{lock}, err
-					},
-					"Ping": func() (advisory.Locks, error) { return nil, s.l.Ping(context.Background()) },
+	casesAtOnce(t, []proxy.Direction{proxy.Both, proxy.Up, proxy.Down}, func(t *testing.T, d driver, dir proxy.Direction) {
+		s := newLoser(t, d, server)
+		s.link.Freeze(dir)
+		s.told()
+		s.unlockAll()
+		calls := map[string]func() (advisory.Locks, error){
+			"TryLock": func() (advisory.Locks, error) {
+				lock, _, err := s.l.TryLock(context.Background(), advisory.Int64(10))
+				return advisory.Locks{lock}, err
+			},
+			"Lock": func() (advisory.Locks, error) {
+				lock, err := s.l.Lock(context.Background(), advisory.Int64(11))
+				return advisory.Locks{lock}, err
+			},
+			"LockAll": func() (advisory.Locks, error) {
+				return s.l.LockAll(context.Background(), keysUpTo(15)[12:])
+			},
+			"LockAny": func() (advisory.Locks, error) {
+				lock, err := s.l.LockAny(context.Background(), keysUpTo(18)[15:])
+				return advisory.Locks{lock}, err
+			},
+			"Lock, MaxWait": func() (advisory.Locks, error) {
+				lock, err := s.l.Lock(context.Background(), advisory.Int64(18), advisory.MaxWait(100*time.Millisecond))
+				return advisory.Locks{lock}, err
+			},
+			"Ping": func() (advisory.Locks, error) { return nil, s.l.Ping(context.Background()) },
+		}
+		const connectTime = 12 * time.Second // of the Locker, with the driver's grace
+		var wg sync.WaitGroup
+		for name, call := range calls {
+			done := make(chan error, 1)
+			start := time.Now()
+			go func() {
+				locks, err := call()
+				if err == nil {
+					locks.Unlock()
 				}
-				const connectTime = 12 * time.Second // of the Locker, with the driver's grace
-				var wg sync.WaitGroup
-				for name, call := range calls {
-					done := make(chan error, 1)
-					start := time.Now()
-					go func() {
-						locks, err := call()
-						if err == nil {
-							locks.Unlock()
-						}
-						done <- err
-					}()
-					wg.Go(func() {
-						select {
-						case err := <-done:
-							if err == nil {
-								t.Errorf("%s on a dead link: no error", name)
-							}
-							t.Logf("%s: %v, %v", name, time.Since(start).Round(time.Millisecond), err)
-						case <-time.After(connectTime + slack):
-							t.Errorf("%s has not returned", name)
-						}
-					})
-				}
-				wg.Wait()
-				s.link.Thaw()
-				eventually(t, "it works again", func() bool {
-					lock, ok, err := s.l.TryLock(context.Background(), key)
-					if ok {
-						lock.Unlock()
+				done <- err
+			}()
+			wg.Go(func() {
+				select {
+				case err := <-done:
+					if err == nil {
+						t.Errorf("%s on a dead link: no error", name)
 					}
-					return ok && err == nil
-				})
-				s.watch.noLocks(t)
+					t.Logf("%s: %v, %v", name, time.Since(start).Round(time.Millisecond), err)
+				case <-time.After(connectTime + slack):
+					t.Errorf("%s has not returned", name)
+				}
 			})
 		}
-	}
+		wg.Wait()
+		s.link.Thaw()
+		eventually(t, "it works again", func() bool {
+			lock, ok, err := s.l.TryLock(context.Background(), key)
+			if ok {
+				lock.Unlock()
+			}
+			return ok && err == nil
+		})
+		s.watch.noLocks(t)
+	})
 }

@@ -1,6 +1,7 @@
 package advisory_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
@@ -24,6 +25,17 @@ func atOnce(t *testing.T, add func(s *together)) {
 	s := &together{T: t}
 	defer s.running.Wait()
 	add(s)
+}
+
+// casesAtOnce runs a test for each case and driver, all at once.
+func casesAtOnce[C fmt.Stringer](t *testing.T, cases []C, test func(t *testing.T, d driver, c C)) {
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			for _, c := range cases {
+				all.run(d.name+"/"+c.String(), func(t *testing.T) { test(t, d, c) })
+			}
+		}
+	})
 }
 
 // A lag is by how much this machine was late, at the worst: what a test of times has to
