@@ -1,0 +1,256 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// A begun says how transactions begin.
+type begun struct {
+	name string
+	o    *sql.TxOptions
+	set  string // the session's default isolation level, if not the server's
+}
+
+var beginnings = []begun{
+	{name: "nothing said"},
+	{name: "read committed", o: &sql.TxOptions{Isolation: sql.LevelReadCommitted}},
+	{name: "repeatable read", o: &sql.TxOptions{Isolation: sql.LevelRepeatableRead}},
+	{name: "serializable", o: &sql.TxOptions{Isolation: sql.LevelSerializable}},
+	{name: "repeatable read by default", set: "repeatable read"},
+	{name: "serializable by default", set: "serializable"},
+	{name: "read committed against the default", o: &sql.TxOptions{Isolation: sql.LevelReadCommitted}, set: "serializable"},
+}
+
+// fresh reports whether each statement sees what was committed before it.
+func (b begun) fresh() bool {
+	return b.o == nil && b.set == "" || b.o != nil && b.o.Isolation == sql.LevelReadCommitted
+}
+
+// eachBeginning runs a subtest for each driver and each way to begin, with an empty
+// table of numbers.
+func eachBeginning(t *testing.T, test func(t *testing.T, p *pool, b begun)) {
+	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
+		p.table(t)
+		for _, b := range beginnings {
+			t.Run(b.name, func(t *testing.T) {
+				doSQL(t, p, "TRUNCATE numbers")
+				test(t, b.pool(t, p), b)
+			})
+		}
+	})
+}
+
+func (p *pool) table(t testing.TB) {
+	t.Helper()
+	doSQL(t, p, "CREATE TABLE numbers (n int)")
+}
+
+// pool returns a pool of b's sessions, on the database of p.
+func (b begun) pool(t testing.TB, p *pool) *pool {
+	t.Helper()
+	u, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.set != "" {
+		q := u.Query()
+		q.Set("default_transaction_isolation", b.set)
+		u.RawQuery = q.Encode()
+	}
+	p = p.driver.open(t, u.String())
+	if b.set != "" && ask[string](t, p, "SHOW transaction_isolation") != b.set {
+		t.Fatal("the default isolation level is not what it should be")
+	}
+	return p
+}
+
+// next reads the highest number and inserts the next. Two that read the same were
+// not one after the other, or the second has not seen what the first committed.
+func next(ctx context.Context, tx xact.Tx) error {
+	n, err := highest(ctx, tx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprint("INSERT INTO numbers VALUES (", n+1, ")"))
+	return err
+}
+
+func highest(ctx context.Context, tx xact.Tx) (n int, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT coalesce(max(n), 0) FROM numbers")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	rows.Next()
+	if err := rows.Scan(&n); err != nil {
+		return 0, err
+	}
+	return n, rows.Err()
+}
+
+// The server lets go of a lock a moment before it notes that the serializable
+// transaction has ended, and so may see a conflict with the next that is none.
+const serializationFailure = "40001"
+
+// inTurns has some workers take n turns, all in all, and returns how many numbers
+// were inserted twice.
+func (p *pool) inTurns(t testing.TB, n int, turn func(ctx context.Context) error) (twice int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var left, again atomic.Int64
+	left.Store(int64(n))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := turn(ctx); lockfn.SQLState(err) == serializationFailure {
+					again.Add(1)
+					left.Add(1)
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if again.Load() > 0 {
+		t.Logf("%d of %d turns were repeated after a serialization failure", again.Load(), n)
+	}
+	if all := ask[int](t, p, "SELECT count(*) FROM numbers"); all%n != 0 {
+		t.Errorf("%d numbers after %d turns", all, n)
+	}
+	return ask[int](t, p, "SELECT count(*) - count(DISTINCT n) FROM numbers")
+}
+
+// The work sees what the last holder committed.
+func TestDoReadsWhatTheLastHolderCommitted(t *testing.T) {
+	eachBeginning(t, func(t *testing.T, p *pool, b begun) {
+		n := 20 * rounds(t)
+		if twice := p.inTurns(t, n, func(ctx context.Context) error {
+			return p.txDo(ctx, key, next, xact.TxOptions(b.o))
+		}); twice > 0 {
+			t.Errorf("Do: stale in %d of %d turns", twice, n)
+		}
+		if twice := p.inTurns(t, n, func(ctx context.Context) error {
+			for {
+				ran, err := p.txTryDo(ctx, key, next, xact.TxOptions(b.o))
+				if ran || err != nil {
+					return err
+				}
+				time.Sleep(rand.N(2 * time.Millisecond))
+			}
+		}); twice > 0 {
+			t.Errorf("TryDo: stale in %d of %d turns", twice, n)
+		}
+	})
+}
+
+// The same check sees a lock that is taken by hand at the begin of the transaction.
+func TestLockByHandReadsStaleData(t *testing.T) {
+	repeatable := &sql.TxOptions{Isolation: sql.LevelRepeatableRead}
+	for name, lock := range map[string]string{
+		"wait": "SELECT 1 FROM pg_advisory_xact_lock(4820)",
+		"try":  "SELECT 1 WHERE pg_try_advisory_xact_lock(4820)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := drivers[0].open(t, pgtest.URL(t))
+			p.table(t)
+			turns, twice := 0, 0
+			for end := time.Now().Add(patience); twice == 0 && time.Now().Before(end); {
+				const n = 60
+				turns += n
+				twice = p.inTurns(t, n, func(ctx context.Context) error {
+					for {
+						tx, err := p.begin(ctx, repeatable)
+						if err != nil {
+							return err
+						}
+						defer tx.Rollback()
+						r, err := tx.ExecContext(ctx, lock)
+						if err != nil {
+							return err
+						}
+						if got, _ := r.RowsAffected(); got == 0 {
+							tx.Rollback()
+							continue
+						}
+						if err := next(ctx, tx); err != nil {
+							return err
+						}
+						return tx.Commit()
+					}
+				})
+			}
+			t.Logf("stale in %d of %d turns", twice, turns)
+			if twice == 0 {
+				t.Error("the check does not see stale reads")
+			}
+		})
+	}
+}
+
+// Readers share the lock, in transactions that may not write.
+func TestReadersSeeWhatTheLastWriterCommitted(t *testing.T) {
+	eachBeginning(t, func(t *testing.T, p *pool, b begun) {
+		o := sql.TxOptions{ReadOnly: true}
+		if b.o != nil {
+			o.Isolation = b.o.Isolation
+		}
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		var written atomic.Int64 // changes only while its writer has the lock
+		writing, stop := context.WithCancel(ctx)
+		for range 2 {
+			wg.Go(func() {
+				for writing.Err() == nil {
+					err := p.txDo(ctx, key, func(ctx context.Context, tx xact.Tx) error {
+						written.Add(1)
+						return next(ctx, tx)
+					}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelReadCommitted}))
+					if err != nil {
+						t.Errorf("a writer: %v", err)
+						return
+					}
+					time.Sleep(rand.N(time.Millisecond))
+				}
+			})
+		}
+		var readers sync.WaitGroup
+		for range 3 {
+			readers.Go(func() {
+				for range 5 * rounds(t) {
+					err := p.txDo(ctx, key, func(ctx context.Context, tx xact.Tx) error {
+						n, err := highest(ctx, tx)
+						if want := written.Load(); err == nil && int64(n) != want {
+							t.Errorf("a reader sees %d, written is %d", n, want)
+						}
+						return err
+					}, advisory.Shared, xact.TxOptions(&o))
+					if err != nil {
+						t.Errorf("a reader: %v", err)
+						return
+					}
+				}
+			})
+		}
+		readers.Wait()
+		stop()
+		wg.Wait()
+	})
+}
