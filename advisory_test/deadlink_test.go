@@ -298,12 +298,12 @@ func TestDeadLink(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewServer(t, "max_connections=800").URL()
 	lines := linesTo(t, drivers[0].open(t, url))
-	dying := quickDeath
+	pools, dying := drivers, quickDeath
 	if manyDeaths {
-		dying = fullDeath
+		pools, dying = allPools, fullDeath
 	}
 	for i, c := range append(slices.Clip(deadCalls), deadInTheMiddle...) {
-		for j, d := range drivers {
+		for j, d := range pools {
 			for m, death := range deaths {
 				if !manyDeaths && m != 0 && m != 1+(i+j)%(len(deaths)-1) {
 					continue

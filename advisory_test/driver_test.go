@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
 	_ "github.com/lib/pq"
@@ -20,6 +21,8 @@ type driver struct {
 	name string // as subtests have it
 	sql  string // as database/sql has it
 	sqlx bool   // pass *sqlx.Conn and *sqlx.Tx
+
+	pgxpool bool // there is another pool below database/sql's
 }
 
 var drivers = []driver{
@@ -42,10 +45,14 @@ type pool struct {
 	driver driver
 	url    string
 	x      *sqlx.DB
+	below  *pgxpool.Pool // if the driver says so
 }
 
 func (d driver) open(t testing.TB, url string) *pool {
 	t.Helper()
+	if d.pgxpool {
+		return d.openPgxpool(t, url)
+	}
 	db, err := sql.Open(d.sql, url)
 	if err != nil {
 		t.Fatal(err)

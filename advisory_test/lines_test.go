@@ -64,7 +64,7 @@ func (s *lines) call(c deadCall, d driver, name string, dying time.Duration, ope
 			p.dropBroken(t)
 			// What was sent before the call returned may reach the server only now.
 			eventually(t, "the sessions that are not in the pool have ended", func() bool {
-				return ask[int](t, s.watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", application) == p.Stats().OpenConnections
+				return ask[int](t, s.watch, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", application) == p.pooled()
 			})
 			if n := ask[int](t, s.watch, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid IN ($1, $2) AND pid <> $3", id, busyID, s.holderPID); n != 0 {
 				t.Errorf("%d locks are left of the call", n)

@@ -1,0 +1,362 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// A doubt is a call after which it is not known what its session holds.
+type doubt struct {
+	name string
+	// call makes it for k, and returns the pid of the session.
+	call func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) (pid int)
+}
+
+var doubts = []doubt{
+	{"Unlock without an answer", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) int {
+		conn, pid := pinned(t, p)
+		tryLock(t, conn, k)
+		ctx := endsWithout(t, link, "pg_advisory_unlock")
+		if err := sqlconn.Unlock(ctx, conn, k); err == nil {
+			t.Error("no error")
+		}
+		conn.Close()
+		return pid
+	}},
+	{"Unlock in a failed transaction", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) int {
+		conn, pid := pinned(t, p)
+		tryLock(t, conn, k)
+		failTransaction(t, conn)
+		err := sqlconn.Unlock(context.Background(), conn, k)
+		if err == nil || !strings.Contains(err.Error(), "the transaction has failed") {
+			t.Error(err)
+		}
+		conn.Close()
+		return pid
+	}},
+	{"UnlockAll in a failed transaction", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) int {
+		conn, pid := pinned(t, p)
+		tryLock(t, conn, k)
+		failTransaction(t, conn)
+		if err := sqlconn.UnlockAll(context.Background(), conn); err == nil {
+			t.Error("no error")
+		}
+		conn.Close()
+		return pid
+	}},
+	{"TryLock without an answer", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) int {
+		conn, pid := pinned(t, p)
+		ctx := endsWithout(t, link, "pg_try_advisory_lock")
+		if ok, err := sqlconn.TryLock(ctx, conn, k); ok || !isEnd(err) {
+			t.Error(ok, err)
+		}
+		conn.Close()
+		return pid
+	}},
+	{"Lock without an answer, waiting", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) int {
+		other, _ := pinned(t, p)
+		tryLock(t, other, k)
+		conn, pid := pinned(t, p)
+		ctx := endsWithout(t, link, aSlice)
+		if err := sqlconn.Lock(ctx, conn, k); !isNotAcquiredEnd(err) {
+			t.Error(err)
+		}
+		conn.Close()
+		link.Thaw()
+		unlock(t, other, k)
+		other.Close()
+		return pid
+	}},
+	{"PlainWait that ends", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) int {
+		other, _ := pinned(t, p)
+		tryLock(t, other, k)
+		conn, pid := pinned(t, p)
+		if err := sqlconn.Lock(context.Background(), conn, k, sqlconn.PlainWait(), advisory.MaxWait(50*time.Millisecond)); !isNotAcquired(err) {
+			t.Error(err)
+		}
+		conn.Close()
+		unlock(t, other, k)
+		other.Close()
+		return pid
+	}},
+	{"Do, fn leaves a failed transaction", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) (pid int) {
+		err := p.do(context.Background(), k, func(_ context.Context, conn sqlconn.Conn) error {
+			pid = sessionOf(t, conn)
+			failTransaction(t, conn)
+			return errWork
+		})
+		if !errors.Is(err, errWork) || !isLost(err) {
+			t.Error(err)
+		}
+		return pid
+	}},
+	{"TryDo, fn panics in a failed transaction", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) (pid int) {
+		v := panicOf(func() {
+			p.tryDo(context.Background(), k, func(_ context.Context, conn sqlconn.Conn) error {
+				pid = sessionOf(t, conn)
+				failTransaction(t, conn)
+				panic(errWork)
+			})
+		})
+		if v != errWork {
+			t.Errorf("panic: %v", v)
+		}
+		return pid
+	}},
+	{"Do, fn panics on a dead link", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) (pid int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		v := panicOf(func() {
+			p.do(ctx, k, func(_ context.Context, conn sqlconn.Conn) error {
+				pid = sessionOf(t, conn)
+				link.Freeze(proxy.Both)
+				cancel()
+				panic(errWork)
+			})
+		})
+		if v != errWork {
+			t.Errorf("panic: %v", v)
+		}
+		return pid
+	}},
+	// These sessions are healthy all the time; only their holder cannot know it.
+	{"Unlock that is not sent", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) (pid int) {
+		err := sqlconn.Do(context.Background(), p.lossy("pg_advisory_unlock", false), k, func(_ context.Context, conn *lossyConn) error {
+			pid = sessionOf(t, conn)
+			return nil
+		})
+		if !isLost(err) || !errors.Is(err, errLost) {
+			t.Error(err)
+		}
+		return pid
+	}},
+	{"TryLock whose answer is lost", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) int {
+		conn, err := p.lossy("pg_try_advisory_lock", true)(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := sessionOf(t, conn)
+		if ok, err := sqlconn.TryLock(context.Background(), conn, k); ok || !errors.Is(err, errLost) {
+			t.Error(ok, err)
+		}
+		conn.Close()
+		return pid
+	}},
+	{"Lock whose answer is lost, waiting", func(t *testing.T, p *pool, _ *proxy.Proxy, k advisory.Key) int {
+		other, _ := pinned(t, p)
+		tryLock(t, other, k)
+		conn, err := p.lossy(aSlice, true)(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := sessionOf(t, conn)
+		done := make(chan error, 1)
+		go func() { done <- sqlconn.Lock(context.Background(), conn, k) }()
+		eventually(t, "it waits", func() bool {
+			return ask[bool](t, other, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1 AND NOT granted)", pid)
+		})
+		unlock(t, other, k)
+		if err := <-done; !errors.Is(err, errLost) {
+			t.Error(err)
+		}
+		other.Close()
+		conn.Close()
+		return pid
+	}},
+	{"xact.TryDo without an answer", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) (pid int) {
+		return txInDoubt(t, p, link, k, "pg_try_advisory_lock(")
+	}},
+	{"xact.TryDo without an answer, starting over", func(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key) (pid int) {
+		return txInDoubt(t, p, link, k, "ROLLBACK AND CHAIN")
+	}},
+}
+
+// A lossyConn loses a statement on the way there, or its answer on the way back.
+type lossyConn struct {
+	*sql.Conn
+	text   string // of the statement
+	answer bool
+}
+
+func (p *pool) lossy(text string, answer bool) func(context.Context) (*lossyConn, error) {
+	return func(ctx context.Context) (*lossyConn, error) {
+		conn, err := p.Conn(ctx)
+		return &lossyConn{conn, text, answer}, err
+	}
+}
+
+func (c *lossyConn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	lost := strings.Contains(query, c.text)
+	if lost && !c.answer {
+		return nil, errLost
+	}
+	r, err := c.Conn.ExecContext(ctx, query, args...)
+	if lost && err == nil {
+		return nil, errLost
+	}
+	return r, err
+}
+
+// txInDoubt loses the answer to a statement of a TryDo that has, or may have, the lock at
+// session level.
+func txInDoubt(t *testing.T, p *pool, link *proxy.Proxy, k advisory.Key, statement string) (pid int) {
+	begin := func(ctx context.Context, o *sql.TxOptions) (xact.Tx, error) {
+		tx, err := p.begin(ctx, o)
+		if err == nil {
+			pid = sessionOf(t, tx)
+		}
+		return tx, err
+	}
+	ctx := endsWithout(t, link, statement)
+	ran, err := xact.TryDo(ctx, begin, k, noTxWork, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+	if ran || !isEnd(err) {
+		t.Error(ran, err)
+	}
+	return pid
+}
+
+func pinned(t *testing.T, p *pool) (sqlconn.Conn, int) {
+	t.Helper()
+	conn := p.conn(t)
+	return conn, sessionOf(t, conn)
+}
+
+// endsWithout returns a context that ends when the link has died, of the answer to the
+// next statement that contains text.
+func endsWithout(t *testing.T, link *proxy.Proxy, text string) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	dead := link.FreezeAfter(func(m proxy.Message) bool {
+		return m.Direction == proxy.Up && strings.Contains(m.Text, text)
+	})
+	go func() {
+		select {
+		case <-dead:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
+}
+
+// failTransaction begins a transaction in which no statement works any more, not an
+// unlock either.
+func failTransaction(t *testing.T, conn sqlconn.Conn) {
+	t.Helper()
+	doSQL(t, conn, "BEGIN")
+	if _, err := conn.ExecContext(context.Background(), "SELECT 1/0"); err == nil {
+		t.Error("1/0 is a number")
+	}
+}
+
+// A session in doubt ends, and does not go back into any pool.
+func TestInDoubtTheSessionEnds(t *testing.T) {
+	t.Parallel()
+	for _, d := range allPools {
+		t.Run(d.name, func(t *testing.T) {
+			url := pgtest.URL(t)
+			var calls sync.WaitGroup // most of them wait
+			for i, c := range doubts {
+				calls.Go(func() {
+					t.Run(c.name, func(t *testing.T) {
+						p, link := d.proxied(t, url)
+						pid := c.call(t, p, link, advisory.Int64(int64(i)))
+						link.Thaw()
+						if pid == 0 {
+							t.Fatal("the call did not get as far as that")
+						}
+						p.noSession(t, pid)
+						// The pool is as good as before.
+						conn, _ := pinned(t, p)
+						if !tryLock(t, conn, advisory.Int64(int64(i))) {
+							t.Error("the lock is not free")
+						}
+						unlock(t, conn, advisory.Int64(int64(i)))
+						conn.Close()
+					})
+				})
+			}
+			calls.Wait()
+			drivers[0].open(t, url).noLocks(t)
+		})
+	}
+}
+
+// A call that ends in no doubt leaves its session in the pool.
+func TestWithoutDoubtTheSessionIsPooled(t *testing.T) {
+	for _, d := range allPools {
+		t.Run(d.name, func(t *testing.T) {
+			url := pgtest.URL(t)
+			busy := advisory.Name("busy")
+			tryLock(t, drivers[0].open(t, url).conn(t), busy)
+			if d.pgxpool {
+				url = withParameter(t, url, "pool_max_conns", "1")
+			}
+			p := d.open(t, url)
+			p.SetMaxOpenConns(1)
+			pid := sessionOf(t, p)
+
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			soon := advisory.MaxWait(20 * time.Millisecond)
+			onConn := func(call func(conn sqlconn.Conn)) func() {
+				return func() {
+					conn, err := p.pin(context.Background())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close()
+					call(conn)
+				}
+			}
+			for name, call := range map[string]func(){
+				"TryLock of a busy key":      onConn(func(c sqlconn.Conn) { sqlconn.TryLock(t.Context(), c, busy) }),
+				"Lock that waits":            onConn(func(c sqlconn.Conn) { sqlconn.Lock(t.Context(), c, busy, soon) }),
+				"Lock, ctx has ended":        onConn(func(c sqlconn.Conn) { sqlconn.Lock(ended, c, busy) }),
+				"Unlock of what is not held": onConn(func(c sqlconn.Conn) { sqlconn.Unlock(t.Context(), c, busy) }),
+				"Unlock, ctx has ended":      onConn(func(c sqlconn.Conn) { tryLock(t, c, key); sqlconn.Unlock(ended, c, key) }),
+				"TryLock of what is held":    onConn(func(c sqlconn.Conn) { tryLock(t, c, key); sqlconn.TryLock(t.Context(), c, key); unlock(t, c, key) }),
+				"Do":                         func() { p.do(t.Context(), key, noWork) },
+				"Do, fn fails":               func() { p.do(t.Context(), key, func(context.Context, sqlconn.Conn) error { return errWork }) },
+				"Do, fn panics": func() {
+					panicOf(func() { p.do(t.Context(), key, func(context.Context, sqlconn.Conn) error { panic(1) }) })
+				},
+				"TryDo of a busy key":      func() { p.tryDo(t.Context(), busy, noWork) },
+				"xact.Do":                  func() { p.txDo(t.Context(), key, noTxWork) },
+				"xact.Do, fn fails":        func() { p.txDo(t.Context(), key, func(context.Context, xact.Tx) error { return errWork }) },
+				"xact.Do that waits":       func() { p.txDo(t.Context(), busy, noTxWork, soon) },
+				"xact.TryDo of a busy key": func() { p.txTryDo(t.Context(), busy, noTxWork) },
+				"xact.Do under SERIALIZABLE": func() {
+					p.txDo(t.Context(), key, noTxWork, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
+				},
+				"xact.Lock that waits":        func() { tx, _ := p.begin(t.Context(), nil); xact.Lock(t.Context(), tx, busy, soon); tx.Rollback() },
+				"xact.TryLock, ctx has ended": func() { tx, _ := p.begin(t.Context(), nil); xact.TryLock(ended, tx, key); tx.Commit() },
+				"xact.LockAll, some of it busy": func() {
+					tx, _ := p.begin(t.Context(), nil)
+					xact.LockAll(t.Context(), tx, []advisory.Key{key, busy}, soon)
+					tx.Commit()
+				},
+			} {
+				call()
+				if now := sessionOf(t, p); now != pid {
+					t.Errorf("%s: the session was replaced", name)
+					pid = now
+				}
+				if n := ask[int](t, p, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"); n != 0 {
+					t.Errorf("%s: %d locks are left", name, n)
+				}
+			}
+		})
+	}
+}
