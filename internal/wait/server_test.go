@@ -1,0 +1,106 @@
+package wait
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+var key = advisory.Int64(4820)
+
+// A server answers as PostgreSQL would while another holds the key, in the time of a
+// synctest bubble.
+type server struct {
+	free   time.Time           // when the key will be
+	circle func() (rows int64) // the answer of lockfn.Deadlock; nil: no circle
+	slice  func() (rows int64, err error)
+
+	slices, tries, looks int
+	last                 string // statement
+}
+
+var lockTimeout = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
+
+func (s *server) ExecContext(ctx context.Context, text string, _ ...any) (sql.Result, error) {
+	s.last = text
+	rows, err := s.exec(text)
+	return driver.RowsAffected(rows), err
+}
+
+func (s *server) exec(text string) (int64, error) {
+	timeout := lockTimeout.FindStringSubmatch(text)
+	switch {
+	case strings.Contains(text, "pg_stat_clear_snapshot"):
+		s.looks++
+		if s.circle != nil {
+			return s.circle(), nil
+		}
+		return 0, nil
+	case timeout != nil:
+		s.slices++
+		if s.slice != nil {
+			return s.slice()
+		}
+		ms, _ := strconv.Atoi(timeout[1])
+		end := time.Now().Add(time.Duration(ms) * time.Millisecond)
+		if s.free.After(end) {
+			time.Sleep(time.Until(end))
+			return lockfn.SliceTimeout, nil
+		}
+		time.Sleep(time.Until(s.free))
+		return lockfn.SliceGranted, nil
+	}
+	s.tries++
+	if time.Now().Before(s.free) {
+		return 0, nil
+	}
+	return 1, nil
+}
+
+func (s *server) QueryContext(_ context.Context, text string, _ ...any) (*sql.Rows, error) {
+	s.last = text
+	return nil, errors.New("this server does not tell who holds the key")
+}
+
+// waits reports whether pg_stat_activity shows the session as a waiter.
+func (s *server) waits() bool { return strings.HasPrefix(s.last, "/*pgadvisory waits") }
+
+// newWait returns a wait on s of which ctx and MaxWait are the bounds.
+func newWait(t *testing.T, s *server, ctx context.Context, opts ...advisory.SessionOption) *Wait {
+	t.Helper()
+	settings, err := advisory.SessionSettings(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, cancel := Limit(ctx, settings)
+	t.Cleanup(cancel)
+	late, stop := bound.Context(limit)
+	t.Cleanup(stop)
+	return &Wait{
+		Session: bound.Session{Ctx: late, On: s}, Caller: ctx, Limit: limit,
+		Settings: settings, Key: key, Start: time.Now(),
+	}
+}
+
+// inSlices and byTries are the two kinds of round.
+func inSlices(w *Wait) error {
+	return w.Until(func() (bool, error) { return w.Slice("", lockfn.MaxSlice) })
+}
+
+func byTries(w *Wait) error {
+	return w.Until(func() (bool, error) {
+		w.Pause()
+		rows, err := w.Exec(lockfn.Try(w.Key, w.Settings.Mode))
+		return rows == 1, err
+	})
+}
