@@ -82,10 +82,13 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 }
 
 // opened calls open in bounded time: a driver may not return from a handshake.
-func opened[C Conn](ctx context.Context, open func(context.Context) (C, error)) (C, error) {
+func opened[C Conn](ctx context.Context, open func(context.Context) (C, error)) (conn C, err error) {
+	if ctx.Err() != nil {
+		return conn, bound.Cause(ctx)
+	}
 	late, stop := bound.Context(ctx)
 	defer stop()
-	conn, err := bound.Call(late,
+	conn, err = bound.Call(late,
 		func(context.Context) (C, error) { return open(ctx) },
 		nil,
 		func(conn C, err error) {

@@ -17,7 +17,7 @@ func Cause(ctx context.Context) error {
 
 // Ended puts the end of ctx, if it has ended, in front of an error that came of it.
 func Ended(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ctx.Err()) && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	return fmt.Errorf("%w (%w)", Cause(ctx), err)

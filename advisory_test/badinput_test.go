@@ -1,0 +1,527 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// A sessionCall is a call of package sqlconn on a connection.
+type sessionCall struct {
+	attempt string // as its error names it
+	keyed   bool
+	call    func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error
+}
+
+var sessionCalls = []sessionCall{
+	{"try lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+		ok, err := sqlconn.TryLock(ctx, conn, k, opts...)
+		return falseOr(ok, err)
+	}},
+	{"lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+		return sqlconn.Lock(ctx, conn, k, opts...)
+	}},
+	{"unlock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+		return sqlconn.Unlock(ctx, conn, k, opts...)
+	}},
+	{"unlock all", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.SessionOption) error {
+		return sqlconn.UnlockAll(ctx, conn)
+	}},
+	{"list held locks", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.SessionOption) error {
+		held, err := sqlconn.Held(ctx, conn)
+		return falseOr(held != nil, err)
+	}},
+}
+
+// A sessionDoCall is Do or TryDo of package sqlconn.
+type sessionDoCall struct {
+	attempt string
+	call    func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error
+}
+
+var sessionDos = []sessionDoCall{
+	{"open a connection to lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+		return sqlconn.Do(ctx, open, k, fn, opts...)
+	}},
+	{"open a connection to lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+		ran, err := sqlconn.TryDo(ctx, open, k, fn, opts...)
+		return falseOr(ran, err)
+	}},
+}
+
+// A txCall is a call of package xact in a transaction.
+type txCall struct {
+	attempt string
+	call    func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error
+}
+
+var oneKey = []txCall{
+	{"try lock", func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
+		ok, err := xact.TryLock(ctx, tx, keys[0], opts...)
+		return falseOr(ok, err)
+	}},
+	{"lock", func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
+		return xact.Lock(ctx, tx, keys[0], opts...)
+	}},
+}
+
+var manyKeys = []txCall{
+	{"lock all of", func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
+		return xact.LockAll(ctx, tx, keys, opts...)
+	}},
+	{"try lock all of", func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
+		ok, err := xact.TryLockAll(ctx, tx, keys, opts...)
+		return falseOr(ok, err)
+	}},
+	{"try lock any of", func(ctx context.Context, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
+		k, ok, err := xact.TryLockAny(ctx, tx, keys, opts...)
+		return falseOr(ok || k != advisory.Key{}, err)
+	}},
+}
+
+var txCalls = append(oneKey, manyKeys...)
+
+// A txDoCall is Do or TryDo of package xact.
+type txDoCall struct {
+	attempt string
+	call    func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error
+}
+
+var txDos = []txDoCall{
+	{"lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
+		return xact.Do(ctx, begin, k, fn, opts...)
+	}},
+	{"try lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
+		ran, err := xact.TryDo(ctx, begin, k, fn, opts...)
+		return falseOr(ran, err)
+	}},
+}
+
+var errNotFalse = errors.New("a result beside the error")
+
+// falseOr is err, of a call that must not return anything beside it.
+func falseOr(got bool, err error) error {
+	if got && err != nil {
+		return errors.Join(errNotFalse, err)
+	}
+	return err
+}
+
+// A bench has what calls need: good, so that each test can replace one thing.
+type bench struct {
+	*testing.T
+	*pool
+	link *proxy.Proxy
+	conn sqlconn.Conn
+	tx   xact.Tx
+}
+
+func eachDriverBench(t *testing.T, test func(b bench)) {
+	eachDriverProxied(t, func(t *testing.T, p *pool, link *proxy.Proxy) {
+		test(bench{t, p, link, p.conn(t), p.tx(t, nil)})
+	})
+}
+
+// refuses fails the test unless the call fails as want, if given, with a text that
+// contains texts, and without anything having been sent. It must not hang.
+func (b bench) refuses(what string, want error, call func() error, texts ...string) {
+	b.Helper()
+	b.link.Reset()
+	b.fails(what, want, call, texts...)
+	if s := b.link.Stats(); s.BytesUp != 0 || s.Connections != 0 {
+		b.Errorf("%s: something was sent: %+v", what, s)
+	}
+}
+
+// fails is refuses of what may be sent.
+func (b bench) fails(what string, want error, call func() error, texts ...string) error {
+	b.Helper()
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if v := recover(); v != nil {
+				b.Errorf("%s: panic: %v", what, v)
+				done <- nil
+			}
+		}()
+		done <- call()
+	}()
+	select {
+	case err := <-done:
+		b.failed(what, want, err, texts...)
+		return err
+	case <-time.After(patience):
+		b.Fatalf("%s: has not returned within %v", what, patience)
+		return nil
+	}
+}
+
+func (b bench) failed(what string, want, err error, texts ...string) {
+	b.Helper()
+	switch {
+	case err == nil:
+		b.Errorf("%s: no error", what)
+		return
+	case errors.Is(err, errNotFalse):
+		b.Errorf("%s: %v", what, err)
+	case want != nil && !errors.Is(err, want):
+		b.Errorf("%s: %v; want %v", what, err, want)
+	}
+	for _, s := range append(texts, "pgadvisory: ") {
+		if !strings.Contains(err.Error(), s) {
+			b.Errorf("%s: %q does not say %q", what, err, s)
+		}
+	}
+}
+
+func TestZeroKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	eachDriverBench(t, func(b bench) {
+		for what, k := range map[string]advisory.Key{
+			"the zero Key":         {},
+			"Name of a missing id": advisory.Name("account", ""),
+			"Name of nothing":      advisory.Name(),
+		} {
+			for _, c := range sessionCalls {
+				if c.keyed {
+					b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.conn, k) }, c.attempt)
+				}
+			}
+			for _, c := range sessionDos {
+				b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.pin, k, noWork) }, c.attempt)
+			}
+			for _, c := range txCalls {
+				b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{k}) }, c.attempt)
+			}
+			for _, c := range manyKeys {
+				b.refuses("xact, beside others "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{key, k}) }, c.attempt)
+			}
+			for _, c := range txDos {
+				b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.begin, k, noTxWork) }, c.attempt)
+			}
+		}
+		for _, c := range manyKeys {
+			b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, nil) }, c.attempt, "no keys")
+			b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{}) }, c.attempt, "no keys")
+		}
+	})
+}
+
+func TestNilIsToldNotDereferenced(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	eachDriverBench(t, func(b bench) {
+		for what, conn := range map[string]sqlconn.Conn{
+			"nil":               nil,
+			"(*sql.Conn)(nil)":  (*sql.Conn)(nil),
+			"(*sqlx.Conn)(nil)": (*sqlx.Conn)(nil),
+			"&sqlx.Conn{}":      &sqlx.Conn{},
+			"(*lossyConn)(nil)": (*lossyConn)(nil),
+			"&lossyConn{}":      &lossyConn{},
+		} {
+			for _, c := range sessionCalls {
+				b.refuses(what, nil, func() error { return c.call(ctx, conn, key) }, c.attempt, "conn is nil")
+			}
+			open := func(context.Context) (sqlconn.Conn, error) { return conn, nil }
+			for _, c := range sessionDos {
+				b.refuses("open returns "+what, nil, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820", "open returned a nil connection")
+			}
+		}
+		for what, tx := range map[string]xact.Tx{
+			"nil":             nil,
+			"(*sql.Tx)(nil)":  (*sql.Tx)(nil),
+			"(*sqlx.Tx)(nil)": (*sqlx.Tx)(nil),
+			"&sqlx.Tx{}":      &sqlx.Tx{},
+			"&lateTx{}":       &lateTx{},
+		} {
+			for _, c := range txCalls {
+				b.refuses(what, nil, func() error { return c.call(ctx, tx, []advisory.Key{key}) }, c.attempt, "4820", "tx is nil")
+			}
+			begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
+			for _, c := range txDos {
+				b.refuses("begin returns "+what, nil, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "begin returned a nil transaction")
+			}
+		}
+		for _, c := range sessionDos {
+			b.refuses("open", nil, func() error { return c.call(ctx, nil, key, noWork) }, c.attempt, "4820", "open is nil")
+			b.refuses("fn", nil, func() error { return c.call(ctx, b.pin, key, nil) }, c.attempt, "4820", "fn is nil")
+		}
+		for _, c := range txDos {
+			b.refuses("begin", nil, func() error { return c.call(ctx, nil, key, noTxWork) }, c.attempt, "4820", "begin is nil")
+			b.refuses("fn", nil, func() error { return c.call(ctx, b.begin, key, nil) }, c.attempt, "4820", "fn is nil")
+		}
+	})
+}
+
+func TestClosedAndFinished(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	eachDriverBench(t, func(b bench) {
+		b.conn.Close()
+		for _, c := range sessionCalls {
+			b.refuses("a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, b.conn, key) }, c.attempt, "the connection is closed")
+		}
+		closed := func(context.Context) (sqlconn.Conn, error) { return b.conn, nil }
+		for _, c := range sessionDos {
+			b.refuses("open returns a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, closed, key, noWork) }, "4820", "the connection is closed")
+		}
+		b.tx.Rollback()
+		committed := b.pool.tx(b, nil)
+		committed.Commit()
+		for what, tx := range map[string]xact.Tx{"rolled back": b.tx, "committed": committed} {
+			for _, c := range txCalls {
+				b.refuses(what, sql.ErrTxDone, func() error { return c.call(ctx, tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt, "the transaction has ended")
+			}
+			begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
+			for _, c := range txDos {
+				b.refuses("begin returns one "+what, sql.ErrTxDone, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "the transaction has ended")
+			}
+		}
+	})
+}
+
+func TestContextHasEnded(t *testing.T) {
+	t.Parallel()
+	errWhy := errors.New("the node is shutting down")
+	eachDriverBench(t, func(b bench) {
+		cancelled, cancel := context.WithCancel(context.Background())
+		cancel()
+		late, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+		defer cancel()
+		caused, cancelCause := context.WithCancelCause(context.Background())
+		cancelCause(errWhy)
+		for _, ended := range []struct {
+			ctx  context.Context
+			want error
+			text string
+		}{
+			{cancelled, context.Canceled, "context canceled"},
+			{late, context.DeadlineExceeded, "deadline exceeded"},
+			{caused, context.Canceled, errWhy.Error()},
+			{caused, errWhy, "context canceled"},
+		} {
+			for _, c := range sessionCalls {
+				switch c.attempt {
+				case "unlock", "unlock all": // work all the same
+					continue
+				}
+				b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.conn, key) }, ended.text)
+			}
+			for _, c := range sessionDos {
+				b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.pin, key, noWork) }, "4820", ended.text)
+			}
+			for _, c := range txCalls {
+				b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.tx, []advisory.Key{key}) }, "4820", ended.text)
+			}
+			for _, c := range txDos {
+				b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.begin, key, noTxWork) }, "4820", ended.text)
+			}
+			b.refuses("sqlconn", advisory.ErrNotAcquired, func() error { return sqlconn.Lock(ended.ctx, b.conn, key) })
+			b.refuses("xact", advisory.ErrNotAcquired, func() error { return xact.Lock(ended.ctx, b.tx, key) })
+		}
+		// Both are as good as before.
+		if !tryLock(b, b.conn, key) {
+			b.Error("not free")
+		}
+		unlock(b, b.conn, key)
+		if ok, err := xact.TryLock(context.Background(), b.tx, key); !ok || err != nil {
+			b.Error(ok, err)
+		}
+	})
+}
+
+func TestUnlockOfNothing(t *testing.T) {
+	t.Parallel()
+	eachDriverBench(t, func(b bench) {
+		b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "exclusive")
+		b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key, advisory.Shared) }, "unlock", "4820", "shared")
+		tryLock(b, b.conn, key, advisory.Shared)
+		b.fails("it is held shared", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "it is held shared")
+		unlock(b, b.conn, key, advisory.Shared)
+		if err := sqlconn.UnlockAll(context.Background(), b.conn); err != nil {
+			b.Errorf("UnlockAll of nothing: %v", err)
+		}
+	})
+}
+
+type nilOption struct{ advisory.Option }
+
+type nilObserver struct{}
+
+func (*nilObserver) Observe(context.Context, advisory.Event) {}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	eachDriverBench(t, func(b bench) {
+		for _, o := range []struct {
+			option advisory.Option
+			text   string
+		}{
+			{advisory.MaxWait(-time.Second), "MaxWait(-1s) is negative"},
+			{advisory.MaxWait(-1), "MaxWait(-1ns) is negative"},
+			{advisory.Mode(7), "not a mode"},
+			{nil, "option 1 of 2 is nil"},
+			{(*nilOption)(nil), "option 1 of 2 is nil"},
+			{advisory.WithObserver((*nilObserver)(nil)), "WithObserver was given a nil"},
+		} {
+			for _, c := range sessionCalls {
+				if c.keyed {
+					b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.conn, key, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
+				}
+			}
+			for _, c := range sessionDos {
+				b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.pin, key, noWork, o.option, advisory.Label("x")) }, "4820", o.text)
+			}
+			for _, c := range txCalls {
+				b.refuses("xact", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{key}, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
+			}
+			for _, c := range txDos {
+				b.refuses("xact", nil, func() error { return c.call(ctx, b.begin, key, noTxWork, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
+			}
+		}
+		for _, c := range txCalls {
+			b.refuses("xact", nil, func() error {
+				return c.call(ctx, b.tx, []advisory.Key{key}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
+			}, c.attempt, "4820", "TxOptions")
+		}
+	})
+}
+
+// In a transaction that has failed the error says so, and what is to be done. The
+// connection of a try is kept.
+func TestFailedTransaction(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	eachDriverBench(t, func(b bench) {
+		said := func(what string, call func() error, texts ...string) {
+			b.Helper()
+			err := b.fails(what, nil, call, append(texts, "the transaction has failed, roll it back first")...)
+			var state interface{ SQLState() string }
+			if !errors.As(err, &state) || state.SQLState() != "25P02" {
+				b.Errorf("%s: not the driver's error: %v", what, err)
+			}
+		}
+		b.tx.ExecContext(ctx, "SELECT 1/0")
+		for _, c := range txCalls {
+			said("xact", func() error { return c.call(ctx, b.tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt)
+		}
+		pid := sessionOf(b, b.conn)
+		failTransaction(b.T, b.conn)
+		for _, c := range sessionCalls {
+			switch c.attempt {
+			case "try lock", "lock", "list held locks":
+				said("sqlconn", func() error { return c.call(ctx, b.conn, key) }, c.attempt)
+			}
+		}
+		doSQL(b, b.conn, "ROLLBACK")
+		if sessionOf(b, b.conn) != pid {
+			b.Error("the session was replaced")
+		}
+	})
+}
+
+func TestServerThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	eachDriverBench(t, func(b bench) {
+		nowhere := b.driver.open(b, "postgres://nobody@"+addr+"/none?sslmode=disable")
+		b.cannotConnect(nowhere, func(what string, err error) {
+			var network *net.OpError
+			if !errors.As(err, &network) || network.Op != "dial" {
+				b.Errorf("%s: not the driver's error: %v", what, err)
+			}
+		})
+	})
+}
+
+func TestServerThatRefusesTheRole(t *testing.T) {
+	t.Parallel()
+	server := pgtest.SharedServer(t)
+	u, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	noDatabase := *u
+	noDatabase.Path = "/pgadvisory_no_such_database"
+	cases := map[string]string{"3D000": noDatabase.String()}
+	if server.Kind() != "url" { // else it may trust everybody
+		wrong := *u
+		wrong.User = url.UserPassword(u.User.Username(), "wrong")
+		cases["28P01"] = wrong.String()
+	}
+	eachDriverBench(t, func(b bench) {
+		for state, url := range cases {
+			b.cannotConnect(b.driver.open(b, url), func(what string, err error) {
+				var e interface{ SQLState() string }
+				if !errors.As(err, &e) || e.SQLState() != state {
+					b.Errorf("%s: not the driver's error: %v", what, err)
+				}
+			})
+		}
+	})
+}
+
+// cannotConnect makes each call that connects, with a context that ends and with one that
+// does not.
+func (b bench) cannotConnect(p *pool, is func(what string, err error)) {
+	b.Helper()
+	ends, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	for _, ctx := range []context.Context{context.Background(), ends} {
+		for _, c := range sessionDos {
+			is(c.attempt, b.fails("sqlconn", nil, func() error { return c.call(ctx, p.pin, key, noWork) }, c.attempt+" 4820"))
+		}
+		for _, c := range txDos {
+			is(c.attempt, b.fails("xact", nil, func() error { return c.call(ctx, p.begin, key, noTxWork) }, "begin a transaction to "+c.attempt+" 4820"))
+		}
+	}
+	if n := p.Stats().InUse; n != 0 {
+		b.Errorf("%d connections are in use", n)
+	}
+}
+
+func TestErrorsAndPanicsOfOpenAndBegin(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	eachDriverBench(t, func(b bench) {
+		open := func(context.Context) (sqlconn.Conn, error) { return nil, errWork }
+		for _, c := range sessionDos {
+			b.refuses("open fails", errWork, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820")
+			if v := panicOf(func() {
+				c.call(ctx, func(context.Context) (sqlconn.Conn, error) { panic(errWork) }, key, noWork)
+			}); v != errWork {
+				b.Errorf("open panics: %v", v)
+			}
+		}
+		begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return nil, errWork }
+		for _, c := range txDos {
+			b.refuses("begin fails", errWork, func() error { return c.call(ctx, begin, key, noTxWork) }, "begin a transaction to "+c.attempt, "4820")
+			if v := panicOf(func() {
+				c.call(ctx, func(context.Context, *sql.TxOptions) (xact.Tx, error) { panic(errWork) }, key, noTxWork)
+			}); v != errWork {
+				b.Errorf("begin panics: %v", v)
+			}
+		}
+	})
+}
