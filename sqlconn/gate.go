@@ -30,6 +30,11 @@ type gate struct {
 	busy   bool     // a statement about the key is under way (with a hold, too)
 	waiter *session // waits on the server for the front
 	polled bool     // is tried now and then for the front
+	listed bool     // is on the list of those that are; it may be there in vain
+
+	// leaving is where the last user of the hold waits for its end, if a statement
+	// about the key was under way then.
+	leaving chan error
 }
 
 // A hold is a lock that a session of this process holds on the server. Readers share
@@ -170,20 +175,30 @@ func (g *gate) handTo(r *request) {
 	g.busy = true
 	h.session.submit(&op{token: g.l.settings.Fencing, done: func(_ bool, token uint64, err error) {
 		g.idle()
-		if err != nil || g.hold != h || h.dead != nil {
-			if g.hold == h && len(h.users) == 0 {
-				g.unlock(nil)
-			}
-			g.advance()
-			return
-		}
-		if len(g.queue) > 0 && g.queue[0] == r && !r.settled {
+		if err == nil && g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled {
 			g.grant(r, token, true)
-		} else if len(h.users) == 0 {
-			g.release()
 		}
-		g.advance()
+		g.resume(err == nil)
 	}})
+}
+
+// resume goes on after a statement about a key that is held. If that has lost its last
+// user meanwhile, it is handed on, if it may be, or released.
+func (g *gate) resume(handOn bool) {
+	if h := g.hold; h != nil && len(h.users) == 0 && !(handOn && g.pass()) {
+		g.unlock(g.leaving)
+		g.leaving = nil
+	}
+	g.ended(nil)
+	g.advance()
+}
+
+// ended answers the last user of a hold, if it waits for its end.
+func (g *gate) ended(err error) {
+	if g.leaving != nil {
+		g.leaving <- err
+		g.leaving = nil
+	}
 }
 
 // idle takes note that no statement about the key is under way any more.
@@ -315,24 +330,37 @@ func (g *gate) grant(r *request, token uint64, local bool) {
 }
 
 // release hands the lock, which nobody uses any more, to the next of this process, or
-// back to the server. It returns the op whose answer is the release, or nil.
-func (g *gate) release() *op {
+// back to the server. It returns where the answer comes, or nil if it was handed on.
+func (g *gate) release() <-chan error {
+	answer := make(chan error, 1)
+	switch {
+	case g.busy: // a token for another, or a downgrade
+		g.leaving = answer
+	case g.pass():
+		return nil
+	default:
+		g.unlock(answer)
+	}
+	return answer
+}
+
+// pass hands the lock, which nobody uses any more, to the next of this process, if it may.
+func (g *gate) pass() bool {
 	h := g.hold
 	g.skip()
-	if len(g.queue) > 0 && g.queue[0].settings.Mode == h.mode && h.dead == nil && time.Since(h.since) < handOverFor {
-		g.handTo(g.queue[0])
-		g.advance()
-		return nil
+	if len(g.queue) == 0 || g.queue[0].settings.Mode != h.mode || h.dead != nil || time.Since(h.since) >= handOverFor {
+		return false
 	}
-	return g.unlock(make(chan error, 1))
+	g.handTo(g.queue[0])
+	g.advance()
+	return true
 }
 
 // unlock gives the lock back to the server.
-func (g *gate) unlock(answer chan error) *op {
+func (g *gate) unlock(answer chan error) {
 	h := g.hold
 	g.busy = true
-	o := &op{answer: answer, req: &lockfn.Request{Op: lockfn.OpUnlock, Key: g.key, Mode: h.mode}}
-	o.done = func(ok bool, _ uint64, err error) {
+	h.session.submit(&op{req: &lockfn.Request{Op: lockfn.OpUnlock, Key: g.key, Mode: h.mode}, done: func(ok bool, _ uint64, err error) {
 		g.idle()
 		if g.hold == h {
 			g.hold = nil
@@ -347,9 +375,7 @@ func (g *gate) unlock(answer chan error) *op {
 		}
 		h.session.spare()
 		g.advance()
-	}
-	h.session.submit(o)
-	return o
+	}})
 }
 
 // lost tells the users of a hold that it is gone.
@@ -361,6 +387,7 @@ func (h *hold) lost(err error) {
 	if h.gate.hold == h {
 		h.gate.hold = nil
 		h.gate.l.held--
+		h.gate.ended(err)
 	}
 	for k := range h.users {
 		k.cancel(err)

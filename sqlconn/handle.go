@@ -90,27 +90,32 @@ func (h *handle) give() error {
 	g, l := h.hold.gate, h.hold.gate.l
 	delete(h.hold.users, h)
 	l.left()
-	var o *op
+	var answer <-chan error
 	err := h.hold.dead
 	switch {
 	case err != nil:
 		h.hold.session.returned()
 	case len(h.hold.users) == 0:
-		o = g.release()
+		answer = g.release()
 	}
 	l.mu.Unlock()
-	if o != nil {
-		err = <-o.answer
+	if answer != nil {
+		err = <-answer
 	}
 	err = h.wrap(err)
 	if obs := l.observer(h.settings); obs != nil {
-		e := advisory.Event{Kind: advisory.Released, Key: h.key, Mode: h.mode, Label: h.settings.Label, Held: time.Since(h.since), Local: o == nil, Err: err}
+		e := advisory.Event{Kind: advisory.Released, Key: h.key, Mode: h.mode, Label: h.settings.Label, Held: time.Since(h.since), Local: answer == nil, Err: err}
 		obs.Observe(h.ctx, e)
 	}
 	return err
 }
 
-func (h *handle) wrap(err error) error { return lockfn.Error("unlock", h.key, h.mode, err) }
+func (h *handle) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return lockfn.Error("unlock", h.key, h.Mode(), err)
+}
 
 // Downgrade is as the interface has it. It is nothing for a lock that is shared.
 func (h *handle) Downgrade(ctx context.Context) error {
@@ -119,6 +124,16 @@ func (h *handle) Downgrade(ctx context.Context) error {
 	}
 	g, l := h.hold.gate, h.hold.gate.l
 	l.mu.Lock()
+	for g.busy && !h.released { // an earlier call, say
+		change := l.watch()
+		l.mu.Unlock()
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return lockfn.Error("downgrade", h.key, advisory.Exclusive, bound.Cause(ctx))
+		}
+		l.mu.Lock()
+	}
 	switch {
 	case h.released:
 		l.mu.Unlock()
@@ -142,7 +157,7 @@ func (h *handle) Downgrade(ctx context.Context) error {
 			h.hold.mode, h.mode = advisory.Shared, advisory.Shared
 		}
 		answer <- err
-		g.advance()
+		g.resume(true)
 	}})
 	l.mu.Unlock()
 	select {

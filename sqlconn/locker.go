@@ -338,6 +338,14 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	return time.Since(g.hold.session.answered) < l.times.deadline
 }
 
+// watch returns what is closed when the next statement about some key is done. The mutex
+// is held.
+func (l *Locker) watch() <-chan struct{} {
+	done := make(chan struct{})
+	l.watchers = append(l.watchers, done)
+	return done
+}
+
 // Stats are numbers of the moment.
 type Stats struct {
 	Sessions int // connections in use

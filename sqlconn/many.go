@@ -222,8 +222,7 @@ func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 	if !again {
 		return nil, false, nil
 	}
-	change := make(chan struct{})
-	l.watchers = append(l.watchers, change)
+	change := l.watch()
 	l.mu.Unlock()
 	defer l.mu.Lock()
 	select {

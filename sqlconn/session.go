@@ -54,12 +54,11 @@ type session struct {
 
 // An op is something for the owner to do.
 type op struct {
-	req    *lockfn.Request                        // a line of a batch; or
-	token  bool                                   // draw a token; or
-	query  func(context.Context, *sql.Conn) error // anything else; or a ping
-	done   func(ok bool, token uint64, err error) // called with the Locker's mutex held
-	answer chan error
-	told   bool // done was called
+	req   *lockfn.Request                        // a line of a batch; or
+	token bool                                   // draw a token; or
+	query func(context.Context, *sql.Conn) error // anything else; or a ping
+	done  func(ok bool, token uint64, err error) // called with the Locker's mutex held
+	told  bool                                   // done was called
 }
 
 // tell calls done, once. The Locker's mutex is held.

@@ -20,12 +20,29 @@ func (l *Locker) waitFor(g *gate) {
 		s.await(g)
 		return
 	}
-	g.polled = true
-	l.polled = append(l.polled, g)
+	l.pollFor(g)
 	if !l.polling {
 		l.polling = true
 		time.AfterFunc(pollEvery, l.poll)
 	}
+}
+
+// pollFor puts g at the end of those that are polled. It may be among them still, from an
+// earlier wait. The mutex is held.
+func (l *Locker) pollFor(g *gate) {
+	g.polled = true
+	if !g.listed {
+		g.listed = true
+		l.polled = append(l.polled, g)
+	}
+}
+
+// nextPolled takes the first of those that are polled. The mutex is held.
+func (l *Locker) nextPolled() *gate {
+	g := l.polled[0]
+	l.polled = l.polled[1:]
+	g.polled, g.listed = false, false
+	return g
 }
 
 // spareSession returns a session that holds nothing and waits for nothing, and is not
@@ -58,11 +75,12 @@ func (l *Locker) poll() {
 	polled := l.polled[:0]
 	for _, g := range l.polled {
 		if !g.polled {
+			g.listed = false
 			continue
 		}
 		g.skip()
 		if len(g.queue) == 0 || l.state != nil {
-			g.polled = false
+			g.polled, g.listed = false, false
 			g.advance()
 			continue
 		}
@@ -74,12 +92,9 @@ func (l *Locker) poll() {
 		if s == nil {
 			break
 		}
-		g := l.polled[0]
-		l.polled = l.polled[1:]
-		g.polled = false
+		g := l.nextPolled()
 		if g.busy {
-			g.polled = true
-			l.polled = append(l.polled, g)
+			l.pollFor(g)
 			break
 		}
 		s.await(g)
@@ -180,14 +195,13 @@ func (s *session) slice(g *gate) {
 		s.slept(g)
 	case len(s.l.polled) > 0:
 		// Another's turn.
-		s.waitFor, g.waiter = nil, nil
 		next := s.l.polled[0]
 		if next.busy || !next.polled || len(next.queue) == 0 {
-			s.await(g)
 			return
 		}
-		s.l.polled = append(s.l.polled[1:], g)
-		next.polled, g.polled = false, true
+		s.waitFor, g.waiter = nil, nil
+		s.l.nextPolled()
+		s.l.pollFor(g)
 		s.await(next)
 	}
 }

@@ -41,9 +41,11 @@ func Guard(pids []int) string {
 		"WHERE w.pid = ANY ('{" + joined(pids) + "}'::pg_catalog.int4[])"
 }
 
-// Cancel ends the slice of a waiter whose callers are gone.
+// Cancel ends the slice of a waiter whose callers are gone. Of one that is gone itself
+// it does not complain in the server's log.
 func Cancel(pids []int) string {
-	return "SELECT pg_catalog.pg_cancel_backend(p) FROM pg_catalog.unnest('{" + joined(pids) + "}'::pg_catalog.int4[]) p"
+	return "SELECT pg_catalog.pg_cancel_backend(p) FROM pg_catalog.unnest('{" + joined(pids) + "}'::pg_catalog.int4[]) p " +
+		"WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(p))"
 }
 
 func joined(pids []int) string {
