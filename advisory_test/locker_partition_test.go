@@ -242,7 +242,6 @@ func (s *site) cutWaiter(t *testing.T, d driver, inSlice bool, n int) {
 func (s *site) cutWaiterOnce(t *testing.T, d driver, inSlice bool, m *machine, k advisory.Key, keeper sqlconn.Conn) (done bool) {
 	waiter := m.locker(t, d, "waiter")
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	go func() {
 		if _, err := waiter.Lock(ctx, k); err == nil {
 			t.Error("the waiter got the lock")
@@ -257,7 +256,10 @@ func (s *site) cutWaiterOnce(t *testing.T, d driver, inSlice bool, m *machine, k
 		return begins
 	})
 	m.cut(netns.Both)
-	defer m.heal(netns.Both)
+	defer func() {
+		cancel()
+		m.heal(netns.Both)
+	}()
 	if !inSlice {
 		eventually(t, "the slice ends", func() bool { _, waits := s.has(t, pid, k); return !waits })
 	}

@@ -8,4 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	work()
+	pgtest.Main(m)
+}

@@ -1,0 +1,94 @@
+package advisory_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// far is eachDriver with a server that is far away, so that one call comes while another
+// is under way.
+func far(t *testing.T, test func(t *testing.T, p *pool)) {
+	t.Parallel()
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			all.run(d.name, func(t *testing.T) {
+				var link *proxy.Proxy
+				p, link := d.proxied(t, pgtest.URL(t))
+				link.Delay(20 * time.Millisecond)
+				test(t, p)
+			})
+		}
+	})
+}
+
+func TestUnlockDuringADowngrade(t *testing.T) {
+	far(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		for range 5 {
+			lock, _ := lockerTry(t, l, key)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			lock.Downgrade(ctx) // it goes on
+			cancel()
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+			if held, _ := p.locks(t); held != 0 {
+				t.Errorf("%d locks after Unlock", held)
+			}
+		}
+	})
+}
+
+func TestDowngradesAtOnce(t *testing.T) {
+	far(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		lock, _ := lockerTry(t, l, key)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := lock.Downgrade(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if held, _ := p.locks(t); held != 0 {
+			t.Errorf("%d locks after Unlock", held)
+		}
+	})
+}
+
+// The last reader leaves while another, who is about to join it, waits for a token.
+func TestReadersJoinAndLeaveWithTokens(t *testing.T) {
+	far(t, func(t *testing.T, p *pool) {
+		l := p.locker(t, sqlconn.WithFencing())
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				for range 10 {
+					lock, err := l.Lock(context.Background(), key, advisory.Shared)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+					if err := lock.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		p.noLocks(t)
+	})
+}
