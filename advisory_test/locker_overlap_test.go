@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -19,7 +18,6 @@ func far(t *testing.T, test func(t *testing.T, p *pool)) {
 	atOnce(t, func(all *together) {
 		for _, d := range drivers[:2] {
 			all.run(d.name, func(t *testing.T) {
-				var link *proxy.Proxy
 				p, link := d.proxied(t, pgtest.URL(t))
 				link.Delay(20 * time.Millisecond)
 				test(t, p)
