@@ -86,7 +86,7 @@ func TestLinksOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// The tests that the guarantees name are there.
+// Each guarantee names tests that show it, and they are there.
 func TestGuaranteesNameTests(t *testing.T) {
 	text, err := os.ReadFile("../docs/guarantees.md")
 	if err != nil {
@@ -109,6 +109,9 @@ func TestGuaranteesNameTests(t *testing.T) {
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
 		title, _, _ := strings.Cut(section, "\n")
 		named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(section, -1)
+		if len(named) == 0 {
+			t.Errorf("%s: no test", title)
+		}
 		for _, n := range named {
 			if !strings.Contains(sources.String(), "\nfunc "+n[1]+"(") {
 				t.Errorf("%s: there is no %s", title, n[1])
