@@ -57,7 +57,6 @@ type request struct {
 	claim    *claim // shared with requests of which only one is to be granted; may be nil
 	settled  bool
 	lock     *handle // if it was granted
-	local    bool    // without the server
 	err      error
 	done     chan struct{}
 }
@@ -321,11 +320,11 @@ func (g *gate) grant(r *request, token uint64, local bool) {
 		r.claim.end(r)
 	}
 	h := g.hold
-	k := &handle{key: g.key, hold: h, mode: r.settings.Mode, token: token, since: time.Now(), settings: r.settings}
+	k := &handle{key: g.key, hold: h, mode: r.settings.Mode, token: token, local: local, since: time.Now(), settings: r.settings}
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(r.ctx))
 	h.users[k] = struct{}{}
 	g.l.users++
-	r.lock, r.local = k, local
+	r.lock = k
 	r.settle(nil)
 }
 

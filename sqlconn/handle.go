@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,7 @@ type handle struct {
 	key      advisory.Key
 	hold     *hold
 	token    uint64
+	local    bool // got inside the process
 	since    time.Time
 	settings advisory.Settings
 	ctx      context.Context
@@ -56,13 +58,13 @@ func (h *handle) Unlock() error { return h.unlock(false) }
 // unlock releases the lock; sync: also wait where the release is put off.
 func (h *handle) unlock(sync bool) error {
 	if h.hold == nil {
-		return h.wrap(advisory.ErrNotHeld)
+		return h.wrap("unlock", advisory.ErrNotHeld)
 	}
 	l := h.hold.gate.l
 	l.mu.Lock()
 	if h.released {
 		l.mu.Unlock()
-		return h.wrap(advisory.ErrNotHeld)
+		return h.wrap("unlock", advisory.ErrNotHeld)
 	}
 	h.released = true
 	if due := h.since.Add(h.settings.HoldAtLeast); time.Now().Before(due) && h.hold.dead == nil && l.state == nil {
@@ -92,6 +94,7 @@ func (h *handle) give() error {
 	l.left()
 	var answer <-chan error
 	err := h.hold.dead
+	told := errors.Is(err, advisory.ErrLost) // the Observer, of the loss
 	switch {
 	case err != nil:
 		h.hold.session.returned()
@@ -102,25 +105,33 @@ func (h *handle) give() error {
 	if answer != nil {
 		err = <-answer
 	}
-	err = h.wrap(err)
-	if obs := l.observer(h.settings); obs != nil {
-		e := advisory.Event{Kind: advisory.Released, Key: h.key, Mode: h.mode, Label: h.settings.Label, Held: time.Since(h.since), Local: answer == nil, Err: err}
+	err = h.wrap("unlock", err)
+	if obs := l.observer(h.settings); obs != nil && !told {
+		e := h.event(advisory.Released, err)
+		e.Local = answer == nil
+		if err != nil && !errors.Is(err, advisory.ErrClosed) {
+			e.Kind = advisory.Lost
+		}
 		obs.Observe(h.ctx, e)
 	}
 	return err
 }
 
-func (h *handle) wrap(err error) error {
+func (h *handle) event(kind advisory.EventKind, err error) advisory.Event {
+	return advisory.Event{Kind: kind, Key: h.key, Mode: h.Mode(), Label: h.settings.Label, Held: time.Since(h.since), PID: h.hold.session.pid, Err: err}
+}
+
+func (h *handle) wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return lockfn.Error("unlock", h.key, h.Mode(), err)
+	return lockfn.Error(op, h.key, h.Mode(), err)
 }
 
 // Downgrade is as the interface has it. It is nothing for a lock that is shared.
 func (h *handle) Downgrade(ctx context.Context) error {
 	if h.hold == nil {
-		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+		return h.wrap("downgrade", advisory.ErrNotHeld)
 	}
 	g, l := h.hold.gate, h.hold.gate.l
 	l.mu.Lock()
@@ -130,20 +141,23 @@ func (h *handle) Downgrade(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return lockfn.Error("downgrade", h.key, advisory.Exclusive, bound.Cause(ctx))
+			return h.wrap("downgrade", bound.Cause(ctx))
 		}
 		l.mu.Lock()
 	}
 	switch {
 	case h.released:
 		l.mu.Unlock()
-		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+		return h.wrap("downgrade", advisory.ErrNotHeld)
 	case h.hold.dead != nil:
 		l.mu.Unlock()
-		return lockfn.Error("downgrade", h.key, h.mode, h.hold.dead)
+		return h.wrap("downgrade", h.hold.dead)
 	case h.mode == advisory.Shared:
 		l.mu.Unlock()
 		return nil
+	case ctx.Err() != nil:
+		l.mu.Unlock()
+		return h.wrap("downgrade", bound.Cause(ctx))
 	}
 	answer := make(chan error, 1)
 	g.busy = true
@@ -162,9 +176,9 @@ func (h *handle) Downgrade(ctx context.Context) error {
 	l.mu.Unlock()
 	select {
 	case err := <-answer:
-		return lockfn.Error("downgrade", h.key, h.mode, err)
+		return h.wrap("downgrade", err)
 	case <-ctx.Done():
 		// It goes on, and Unlock waits for it.
-		return lockfn.Error("downgrade", h.key, advisory.Exclusive, bound.Cause(ctx))
+		return h.wrap("downgrade", bound.Cause(ctx))
 	}
 }

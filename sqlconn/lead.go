@@ -22,12 +22,12 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 	if fn == nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, errNilFn)
 	}
-	if _, err := l.ready(ctx, opts, key); err != nil {
+	if _, err := l.ready(opts, key); err != nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, err)
 	}
 	for b := (backoff{}); ; b.pause(ctx) {
 		h, err := l.acquire(ctx, "lead", key, opts, false)
-		if h != nil {
+		if h.hold != nil {
 			b = backoff{}
 			err = h.do(ctx, fn)
 			if !errors.Is(err, advisory.ErrLost) {

@@ -35,12 +35,17 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 	start := time.Now()
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
+	stop := func() {}
+	if s.PlainWait {
+		stop = wait.Long(ctx, s.Observer, key, s, start)
+	}
 	_, err = on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		if s.PlainWait && !wait.OneTry(s) {
 			return none, c.plainWait(limit, key, s.Mode)
 		}
 		return none, c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
 	})
+	stop()
 	err = lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
 	wait.Observe(ctx, key, s, start, err == nil, err)
 	return err

@@ -83,8 +83,8 @@ func (l *Locker) frontSession() (*session, error) {
 	return l.front, nil
 }
 
-// ready is what stands before every call.
-func (l *Locker) ready(ctx context.Context, opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
+// ready looks at the arguments of a call.
+func (l *Locker) ready(opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
 	if l.bad != nil {
 		return advisory.Settings{}, l.bad
 	}
@@ -100,15 +100,15 @@ func (l *Locker) ready(ctx context.Context, opts []advisory.SessionOption, keys 
 			return s, advisory.ErrInvalidKey
 		}
 	}
-	if ctx.Err() != nil {
-		return s, bound.Cause(ctx)
-	}
 	return s, nil
 }
 
-// notUnder returns an error if ctx is that of work under a lock on key, which would wait
-// for itself.
+// notUnder returns an error if ctx has ended, or is that of work under a lock on key, which
+// would wait for itself.
 func notUnder(ctx context.Context, key advisory.Key) error {
+	if ctx.Err() != nil {
+		return bound.Cause(ctx)
+	}
 	if advisory.Under(ctx, key) {
 		return fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
 	}
@@ -119,52 +119,61 @@ func notUnder(ctx context.Context, key advisory.Key) error {
 // with all others that ask at the same time if not.
 func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
 	h, err := l.acquire(ctx, "try lock", key, opts, true)
-	if h == nil {
-		return none(key, advisory.Exclusive), false, err
-	}
-	return h, true, nil
+	return h, h.hold != nil, err
 }
 
 // Lock waits until it has the lock.
 func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
-	h, err := l.acquire(ctx, "lock", key, opts, false)
+	return l.acquire(ctx, "lock", key, opts, false)
+}
+
+// acquire returns the lock, or one that holds nothing.
+func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*handle, error) {
+	start := time.Now()
+	s, err := l.ready(opts, key)
+	if err != nil {
+		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	r := &request{ctx: ctx, settings: s, once: try || wait.OneTry(s), done: make(chan struct{})}
+	var h *handle
+	if err = notUnder(ctx, key); err == nil {
+		err = l.enter(r, key)
+	}
+	if err == nil {
+		h, err = l.await(ctx, limit, r, start)
+	}
+	if !try {
+		if h == nil && err == nil {
+			err = l.notAcquired(ctx, r, start)
+		}
+		err = wait.Ended(ctx, limit, key, s.Mode, start, err)
+	}
+	err = lockfn.Error(op, key, s.Mode, err)
+	l.tell(ctx, s, key, h, start, err)
 	if h == nil {
-		return none(key, advisory.Exclusive), err
+		return none(key, s.Mode), err
 	}
 	return h, nil
 }
 
-func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, once bool) (*handle, error) {
-	start := time.Now()
-	s, err := l.ready(ctx, opts, key)
-	if err == nil {
-		err = notUnder(ctx, key)
-	}
-	if err != nil {
-		return nil, lockfn.Error(op, key, s.Mode, err)
-	}
-	limit, cancel := wait.Limit(ctx, s)
-	defer cancel()
-	r := &request{ctx: ctx, settings: s, once: once || wait.OneTry(s), done: make(chan struct{})}
+// enter has r queue for key.
+func (l *Locker) enter(r *request, key advisory.Key) error {
 	l.mu.Lock()
-	if l.state != nil {
-		l.mu.Unlock()
-		return nil, lockfn.Error(op, key, s.Mode, l.state)
+	defer l.mu.Unlock()
+	if l.state == nil {
+		l.gate(key).enter(r)
 	}
-	l.gate(key).enter(r)
-	l.mu.Unlock()
-	h, err := l.await(ctx, limit, r, start)
-	if h == nil && err == nil && !once {
-		err = l.notAcquired(ctx, r, start)
-	}
-	err = lockfn.Error(op, key, s.Mode, err)
-	l.tell(ctx, r, start, h != nil, err)
-	return h, err
+	return l.state
 }
 
 // await waits for the answer to r, or for the end of limit. The caller's ctx does not
 // reach the driver: a grant that comes later is undone.
 func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) (*handle, error) {
+	if !r.once {
+		defer wait.Long(ctx, l.observer(r.settings), r.gate.key, r.settings, start)()
+	}
 	select {
 	case <-r.done:
 	case <-limit.Done():
@@ -247,7 +256,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
 	}
 	h, err := l.acquire(ctx, "try lock", key, opts, true)
-	if h == nil {
+	if h.hold == nil {
 		return false, err
 	}
 	return true, h.do(ctx, fn)
@@ -259,7 +268,7 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
 	}
 	h, err := l.acquire(ctx, "lock", key, opts, false)
-	if h == nil {
+	if h.hold == nil {
 		return err
 	}
 	return h.do(ctx, fn)
@@ -280,7 +289,7 @@ func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err er
 		switch {
 		case errors.Is(lost, context.Canceled): // fn has released it itself
 		case lost != nil:
-			err = errors.Join(err, lockfn.Error("work under", h.key, h.mode, lost))
+			err = errors.Join(err, h.wrap("work under", lost))
 		case uerr != nil:
 			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
 		}
@@ -491,15 +500,15 @@ func (l *Locker) observe(e advisory.Event) {
 	}
 }
 
-// tell tells how a request ended.
-func (l *Locker) tell(ctx context.Context, r *request, start time.Time, granted bool, err error) {
-	o := l.observer(r.settings)
+// tell tells how a call ended: with h, or without if that is nil.
+func (l *Locker) tell(ctx context.Context, s advisory.Settings, key advisory.Key, h *handle, start time.Time, err error) {
+	o := l.observer(s)
 	if o == nil {
 		return
 	}
-	e := advisory.Event{Kind: advisory.NotAcquired, Key: r.gate.key, Mode: r.settings.Mode, Label: r.settings.Label, Waited: time.Since(start), Local: r.local, Err: err}
-	if granted {
-		e.Kind = advisory.Acquired
+	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
+	if h != nil {
+		e.Kind, e.Key, e.Local, e.PID = advisory.Acquired, h.key, h.local, h.hold.session.pid
 	}
 	o.Observe(ctx, e)
 }

@@ -18,7 +18,7 @@ import (
 // it got in vain, others may find those keys taken.
 func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
-	locks, missing, err := l.takeAll(ctx, "try lock all of", keys, opts)
+	locks, missing, err := l.takeAll(ctx, "try lock all of", keys, opts, false)
 	if err != nil || missing < len(keys) {
 		locks.Unlock()
 		return nil, false, err
@@ -37,11 +37,9 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
-	limit, cancel := wait.Limit(ctx, s)
-	defer cancel()
 	var locks advisory.Locks
 	for {
-		more, missing, err := l.takeAll(ctx, op, keys, opts)
+		more, missing, err := l.takeAll(ctx, op, keys, opts, true)
 		locks = append(locks, more[:min(missing, len(more))]...)
 		if err == nil && missing == len(keys) {
 			return locks, nil
@@ -55,7 +53,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 				remaining = append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
 			}
 			var lock advisory.Lock
-			lock, err = l.Lock(limit, keys[0], remaining...)
+			lock, err = l.Lock(ctx, keys[0], remaining...)
 			if err == nil {
 				locks = append(locks, lock)
 				if keys = keys[1:]; len(keys) == 0 {
@@ -63,16 +61,14 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 				}
 				continue
 			}
-			var na *advisory.NotAcquiredError
-			if errors.As(err, &na) {
-				na.Waited = time.Since(start)
-				if ctx.Err() == nil {
-					na.Cause = nil // it was MaxWait
-				}
+			if na, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
+				whole := *na
+				whole.Waited = time.Since(start)
+				err = &whole
 			}
 		}
 		locks.Unlock()
-		return nil, err
+		return nil, wait.Ended(ctx, ctx, first(keys), s.Mode, start, err)
 	}
 }
 
@@ -84,10 +80,11 @@ func first(keys []advisory.Key) advisory.Key {
 }
 
 // takeAll tries all keys at once. It returns the locks up to the first that is missing,
-// in order, then those behind it; and the place of that.
-func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, opts []advisory.SessionOption) (locks advisory.Locks, missing int, err error) {
+// in order, then those behind it; and the place of that. The Observer hears of one that is
+// missing only if this is all there is to it.
+func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
 	start := time.Now()
-	s, err := l.ready(ctx, opts, keys...)
+	s, err := l.ready(opts, keys...)
 	for _, k := range keys {
 		if err == nil {
 			err = notUnder(ctx, k)
@@ -118,7 +115,9 @@ func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, op
 		if err == nil {
 			err = rerr
 		}
-		l.tell(ctx, r, start, h != nil, rerr)
+		if h != nil || rerr != nil || !waits {
+			l.tell(ctx, s, keys[i], h, start, rerr)
+		}
 	}
 	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)
 }
@@ -126,13 +125,16 @@ func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, op
 // TryLockAny tries the keys in the given order until one is free, in one round trip.
 func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
 	const op = "try lock any of"
+	start := time.Now()
 	s, keys, err := l.readyAny(ctx, keys, opts)
-	var h *handle
-	if err == nil {
-		h, err = l.tryAny(ctx, keys, s)
-	}
-	if h == nil {
+	if err != nil {
 		return none(first(keys), s.Mode), false, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	h, err := l.tryAny(ctx, keys, s)
+	err = lockfn.Error(op, keys[0], s.Mode, err)
+	l.tell(ctx, s, keys[0], h, start, err)
+	if h == nil {
+		return none(keys[0], s.Mode), false, err
 	}
 	return h, true, nil
 }
@@ -146,28 +148,30 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
 	}
 	h, err := l.tryAny(ctx, keys, s)
-	switch {
-	case h != nil || err != nil:
-	case wait.OneTry(s):
-		err = l.notAcquired(ctx, &request{gate: &gate{key: keys[0]}, settings: s}, start)
-	default:
+	if wait.OneTry(s) {
+		if h == nil && err == nil {
+			err = l.notAcquired(ctx, &request{gate: &gate{key: keys[0]}, settings: s}, start)
+		}
+	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
 		h, err = l.waitAny(ctx, keys, s, start)
 	}
+	err = lockfn.Error(op, keys[0], s.Mode, wait.Ended(ctx, ctx, keys[0], s.Mode, start, err))
+	l.tell(ctx, s, keys[0], h, start, err)
 	if h == nil {
-		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
+		return none(keys[0], s.Mode), err
 	}
 	return h, nil
 }
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
 func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.SessionOption) (advisory.Settings, []advisory.Key, error) {
-	s, err := l.ready(ctx, opts, keys...)
+	s, err := l.ready(opts, keys...)
 	if err != nil {
 		return s, keys, err
 	}
 	others := slices.DeleteFunc(slices.Clone(keys), func(k advisory.Key) bool { return advisory.Under(ctx, k) })
 	if len(others) == 0 {
-		return s, keys, notUnder(ctx, keys[0])
+		return s, keys, notUnder(context.WithoutCancel(ctx), keys[0])
 	}
 	return s, others, nil
 }
@@ -175,6 +179,9 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 // tryAny takes the first key that is free, or none.
 func (l *Locker) tryAny(ctx context.Context, keys []advisory.Key, s advisory.Settings) (*handle, error) {
 	start := time.Now()
+	if ctx.Err() != nil {
+		return nil, bound.Cause(ctx)
+	}
 	for {
 		r, again, err := l.askAny(ctx, keys, s)
 		if err != nil || r == nil && !again {
@@ -185,7 +192,6 @@ func (l *Locker) tryAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 			if h == nil && err == nil && again {
 				continue
 			}
-			l.tell(ctx, r, start, h != nil, err)
 			return h, err
 		}
 	}
@@ -299,10 +305,12 @@ func (l *Locker) waitAny(ctx context.Context, keys []advisory.Key, s advisory.Se
 		l.gate(k).enter(r)
 	}
 	l.mu.Unlock()
+	stop := wait.Long(ctx, l.observer(s), keys[0], s, start)
 	select {
 	case <-c.done:
 	case <-limit.Done():
 	}
+	stop()
 	l.mu.Lock()
 	c.end(&request{err: errLeft}) // nobody wins from now on
 	for _, r := range rs {
@@ -316,10 +324,5 @@ func (l *Locker) waitAny(ctx context.Context, keys []advisory.Key, s advisory.Se
 	if errors.Is(err, errLeft) {
 		err = l.notAcquired(ctx, rs[0], start)
 	}
-	r := rs[0]
-	if h != nil {
-		r = c.won
-	}
-	l.tell(ctx, r, start, h != nil, err)
 	return h, err
 }

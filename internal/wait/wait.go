@@ -25,7 +25,7 @@ type Wait struct {
 
 	pause time.Duration
 	watch watch
-	warn  time.Duration
+	long  long
 }
 
 // ErrCanceled: an operator's pg_cancel_backend ended the wait.
@@ -60,7 +60,7 @@ func (w *Wait) Until(round func() (granted bool, err error)) error {
 			w.holders() // this session no longer waits
 			return err
 		}
-		w.warnOfLongWait()
+		w.long.look(w.Caller, w.Settings.Observer, w.Key, w.Settings, w.Start)
 	}
 }
 
@@ -102,23 +102,4 @@ func (w *Wait) NotAcquired() error {
 		e.Cause = bound.Cause(w.Caller)
 	}
 	return e
-}
-
-// Long waits are told to the Observer after longWait, and then each time that the
-// wait has doubled.
-const longWait = 5 * time.Second
-
-func (w *Wait) warnOfLongWait() {
-	if w.Settings.Observer == nil {
-		return
-	}
-	if w.warn == 0 {
-		w.warn = longWait
-	}
-	if waited := time.Since(w.Start); waited >= w.warn {
-		w.warn = 2 * waited
-		w.Settings.Observer.Observe(w.Caller, advisory.Event{
-			Kind: advisory.Waiting, Key: w.Key, Mode: w.Settings.Mode, Label: w.Settings.Label, Waited: waited,
-		})
-	}
 }

@@ -1,0 +1,131 @@
+package wait
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// A recorder keeps how long the waits have lasted that it is told of.
+type recorder struct {
+	t      *testing.T
+	waited []time.Duration
+}
+
+func (r *recorder) Observe(_ context.Context, e advisory.Event) {
+	want := advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Mode: advisory.Shared, Label: "account", Waited: e.Waited}
+	if e != want {
+		r.t.Errorf("%+v, want %+v", e, want)
+	}
+	r.waited = append(r.waited, e.Waited)
+}
+
+func (r *recorder) are(seconds ...int) {
+	r.t.Helper()
+	var want []time.Duration
+	for _, s := range seconds {
+		want = append(want, time.Duration(s)*time.Second)
+	}
+	if !slices.Equal(r.waited, want) {
+		r.t.Errorf("told after %v, want %v", r.waited, want)
+	}
+}
+
+var settings = advisory.Settings{Mode: advisory.Shared, Label: "account"}
+
+func TestLongWaitIsToldEachTimeThatItHasDoubled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t}
+		stop := Long(t.Context(), r, advisory.Int64(4820), settings, time.Now())
+		time.Sleep(79 * time.Second)
+		stop()
+		time.Sleep(time.Hour)
+		r.are(5, 10, 20, 40)
+	})
+}
+
+func TestLongWaitCountsFromTheBeginningOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t}
+		start := time.Now()
+		time.Sleep(3 * time.Second)
+		stop := Long(t.Context(), r, advisory.Int64(4820), settings, start)
+		time.Sleep(2*time.Second + time.Millisecond)
+		stop()
+		r.are(5)
+	})
+}
+
+func TestShortWaitIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t}
+		for range 100 {
+			stop := Long(t.Context(), r, advisory.Int64(4820), settings, time.Now())
+			time.Sleep(longWait - time.Millisecond)
+			stop()
+			stop()
+		}
+		r.are()
+	})
+}
+
+// An observer that is being told holds up the end of the wait, so that it is not told of
+// that at the same time.
+func TestLongWaitIsNotToldAfterItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, resume := make(chan struct{}), make(chan struct{})
+		stop := Long(t.Context(), observerFunc(func() { close(told); <-resume }), advisory.Int64(4820), settings, time.Now())
+		<-told
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }()
+		time.Sleep(time.Second)
+		select {
+		case <-stopped:
+			t.Error("the wait has ended while it is told of")
+		default:
+		}
+		close(resume)
+		<-stopped
+		time.Sleep(time.Hour)
+	})
+}
+
+type observerFunc func()
+
+func (f observerFunc) Observe(context.Context, advisory.Event) { f() }
+
+func TestLongWaitWithoutAnObserver(t *testing.T) {
+	Long(t.Context(), nil, advisory.Int64(4820), settings, time.Now())()
+}
+
+func TestLongWaitInRoundsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t}
+		s := settings
+		s.Observer = r
+		ctx, cancel := context.WithTimeout(t.Context(), 79*time.Second)
+		defer cancel()
+		w := &Wait{Session: bound.Session{Ctx: t.Context(), On: noRows{}}, Caller: ctx, Limit: ctx, Settings: s, Key: advisory.Int64(4820), Start: time.Now()}
+		err := w.Until(func() (bool, error) { time.Sleep(250 * time.Millisecond); return false, nil })
+		if err == nil {
+			t.Error("no error")
+		}
+		r.are(5, 10, 20, 40)
+	})
+}
+
+// noRows answers every statement with nothing.
+type noRows struct{}
+
+func (noRows) ExecContext(context.Context, string, ...any) (sql.Result, error) { return noRows{}, nil }
+func (noRows) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, sql.ErrNoRows
+}
+func (noRows) LastInsertId() (int64, error) { return 0, nil }
+func (noRows) RowsAffected() (int64, error) { return 0, nil }
