@@ -268,9 +268,12 @@ func TestLead(t *testing.T) {
 				// The holder's session alone is killed; it hears of it within a heartbeat, in
 				// which the next may lead already. So the next is kept out until it has.
 				conn := p.conn(t)
-				go func() { sqlconn.Lock(context.Background(), conn, key) }()
+				go func() { sqlconn.Lock(context.Background(), conn, key, sqlconn.PlainWait()) }()
 				eventually(t, "the test waits", func() bool { _, w := p.locks(t); return w >= 3 })
-				doSQL(t, p, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'candidate'`)
+				for _, granted := range []string{"NOT granted", "granted"} { // first those before the test in the queue
+					doSQL(t, p, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
+						WHERE application_name = 'candidate' AND locktype = 'advisory' AND `+granted)
+				}
 				eventually(t, "the leader was told", func() bool { return leaders.Load() == 0 })
 				eventually(t, "the test has the lock", func() bool {
 					held, err := sqlconn.Held(context.Background(), conn)

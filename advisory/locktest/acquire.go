@@ -1,0 +1,129 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// longWait is after how long the Observer hears of a wait, and then each time that it
+// has doubled.
+const longWait = 5 * time.Second
+
+// acquire returns the hold, or one that holds nothing.
+func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*hold, error) {
+	start := time.Now()
+	s, err := check(key, opts)
+	if err != nil {
+		return none(key, s.Mode), failed(op, key, s.Mode, err)
+	}
+	w := &waiter{ctx: ctx, settings: s, done: make(chan struct{})}
+	switch {
+	case ctx.Err() != nil && try:
+		err = cause(ctx)
+	case ctx.Err() != nil:
+		err = &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Cause: cause(ctx)}
+	case advisory.Under(ctx, key):
+		err = fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
+	default:
+		err = l.wait(w, key, try, start)
+	}
+	err = failed(op, key, s.Mode, err)
+	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
+	if w.hold != nil {
+		e.Kind, e.Local, e.PID = advisory.Acquired, w.local, ourPID
+	}
+	if s.Observer != nil {
+		s.Observer.Observe(ctx, e)
+	}
+	if w.hold == nil {
+		return none(key, s.Mode), err
+	}
+	return w.hold, nil
+}
+
+// wait has w answered. A try that fails is no error.
+func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) error {
+	s := w.settings
+	once := try || s.MaxWait != nil && *s.MaxWait == 0
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return advisory.ErrClosed
+	}
+	n := l.line(key)
+	if n.enter(w, once) {
+		l.mu.Unlock()
+		return nil
+	}
+	if once {
+		defer l.mu.Unlock()
+		if try {
+			return nil
+		}
+		return &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: n.holders()}
+	}
+	l.mu.Unlock()
+
+	limit := w.ctx
+	if s.MaxWait != nil {
+		var cancel context.CancelFunc
+		limit, cancel = context.WithTimeout(w.ctx, *s.MaxWait)
+		defer cancel()
+	}
+	long := time.NewTimer(longWait)
+	defer long.Stop()
+	for {
+		select {
+		case <-w.done:
+			return w.err
+		case <-long.C:
+			waited := time.Since(start)
+			if s.Observer != nil {
+				s.Observer.Observe(w.ctx, advisory.Event{Kind: advisory.Waiting, Key: key, Mode: s.Mode, Label: s.Label, Waited: waited})
+			}
+			long.Reset(waited)
+		case <-limit.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			holders := n.holders()
+			if !n.leave(w) {
+				return w.err // it was answered just before
+			}
+			e := &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: holders}
+			if w.ctx.Err() != nil {
+				e.Cause = cause(w.ctx)
+			}
+			return e
+		}
+	}
+}
+
+func check(key advisory.Key, opts []advisory.SessionOption) (advisory.Settings, error) {
+	s, err := advisory.SessionSettings(opts...)
+	if err == nil && key.IsZero() {
+		err = advisory.ErrInvalidKey
+	}
+	return s, err
+}
+
+// cause is the error of a ctx that has ended, with the cause that it was given.
+func cause(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// failed wraps err with what was attempted.
+func failed(op string, key advisory.Key, m advisory.Mode, err error) error {
+	var na *advisory.NotAcquiredError
+	if err == nil || errors.As(err, &na) {
+		return err
+	}
+	return fmt.Errorf("pgadvisory: %s %s (%v): %w", op, key, m, err)
+}
