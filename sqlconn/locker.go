@@ -298,10 +298,15 @@ func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err er
 }
 
 // Wrap returns a job function that runs fn under the lock, or returns an error that is
-// [advisory.ErrNotAcquired] if the key is not free: middleware for schedulers.
+// [advisory.ErrNotAcquired] if the key is not free, at once or within [advisory.MaxWait]:
+// middleware for schedulers.
 func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		return l.Do(ctx, key, fn, append(opts[:len(opts):len(opts)], advisory.MaxWait(0))...)
+		opts := opts
+		if s, err := advisory.SessionSettings(opts...); err == nil && s.MaxWait == nil {
+			opts = append(opts[:len(opts):len(opts)], advisory.MaxWait(0))
+		}
+		return l.Do(ctx, key, fn, opts...)
 	}
 }
 

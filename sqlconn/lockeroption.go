@@ -1,11 +1,11 @@
 package sqlconn
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
@@ -122,9 +122,9 @@ func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
 
 func lockerSettings(opts []LockerOption) (advisory.LockerSettings, error) {
 	s := advisory.LockerSettings{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
-	for _, o := range opts {
-		if o == nil {
-			return s, errors.New("pgadvisory: NewLocker was given a nil option")
+	for i, o := range opts {
+		if given.IsNil(o) {
+			return s, fmt.Errorf("pgadvisory: NewLocker: option %d of %d is nil", i+1, len(opts))
 		}
 		o.ApplyLocker(&s)
 	}
@@ -136,6 +136,8 @@ func lockerSettings(opts []LockerOption) (advisory.LockerSettings, error) {
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at least %v", s.Failover, minFailover)
 	case t.deadline < 2*s.Heartbeat:
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
+	case s.Observer != nil && given.IsNil(s.Observer):
+		return s, fmt.Errorf("pgadvisory: WithObserver was given a nil %T", s.Observer)
 	case s.MaxConns < 2:
 		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
 	}

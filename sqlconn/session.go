@@ -144,10 +144,12 @@ func (s *session) run() {
 	}
 }
 
+var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
+
 // connect opens the connection, in bounded time.
 func (s *session) connect() error {
 	if n := s.l.db.Stats().MaxOpenConnections; n == 1 {
-		return errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
+		return errPoolOfOne
 	}
 	late, stop := context.WithTimeout(s.ctx, connectTime)
 	defer stop()

@@ -2,14 +2,12 @@ package wait
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
 // A recorder keeps how long the waits have lasted that it is told of.
@@ -103,29 +101,3 @@ func (f observerFunc) Observe(context.Context, advisory.Event) { f() }
 func TestLongWaitWithoutAnObserver(t *testing.T) {
 	Long(t.Context(), nil, advisory.Int64(4820), settings, time.Now())()
 }
-
-func TestLongWaitInRoundsIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{t: t}
-		s := settings
-		s.Observer = r
-		ctx, cancel := context.WithTimeout(t.Context(), 79*time.Second)
-		defer cancel()
-		w := &Wait{Session: bound.Session{Ctx: t.Context(), On: noRows{}}, Caller: ctx, Limit: ctx, Settings: s, Key: advisory.Int64(4820), Start: time.Now()}
-		err := w.Until(func() (bool, error) { time.Sleep(250 * time.Millisecond); return false, nil })
-		if err == nil {
-			t.Error("no error")
-		}
-		r.are(5, 10, 20, 40)
-	})
-}
-
-// noRows answers every statement with nothing.
-type noRows struct{}
-
-func (noRows) ExecContext(context.Context, string, ...any) (sql.Result, error) { return noRows{}, nil }
-func (noRows) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
-	return nil, sql.ErrNoRows
-}
-func (noRows) LastInsertId() (int64, error) { return 0, nil }
-func (noRows) RowsAffected() (int64, error) { return 0, nil }

@@ -1,0 +1,365 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// A lockerCall is a call of a Locker, or of what it makes, that takes a lock.
+type lockerCall func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error
+
+// plainCalls return a lock; workCalls run fn; manyCalls take several keys.
+var (
+	plainCalls = map[string]lockerCall{
+		"TryLock": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+			lock, ok, err := l.TryLock(ctx, k, opts...)
+			return refused(ok && lock.Unlock() == nil, err)
+		},
+		"Lock": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+			lock, err := l.Lock(ctx, k, opts...)
+			lock.Unlock()
+			return err
+		},
+		"Semaphore.TryAcquire": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+			lock, ok, err := l.Semaphore(k, 3).TryAcquire(ctx, opts...)
+			return refused(ok && lock.Unlock() == nil, err)
+		},
+		"Semaphore.Acquire": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+			lock, err := l.Semaphore(k, 3).Acquire(ctx, opts...)
+			lock.Unlock()
+			return err
+		},
+	}
+	workCalls = map[string]lockerCall{
+		"TryDo": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			ran, err := l.TryDo(ctx, k, fn, opts...)
+			return refused(ran, err)
+		},
+		"Do": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			return l.Do(ctx, k, fn, opts...)
+		},
+		"Wrap": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			return l.Wrap(k, fn, opts...)(ctx)
+		},
+		"Lead": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			return l.Lead(ctx, k, fn, opts...)
+		},
+		"Semaphore.TryDo": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			ran, err := l.Semaphore(k, 3).TryDo(ctx, fn, opts...)
+			return refused(ran, err)
+		},
+		"Semaphore.Do": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+			return l.Semaphore(k, 3).Do(ctx, fn, opts...)
+		},
+	}
+	manyCalls = map[string]func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error{
+		"TryLockAll": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+			locks, ok, err := l.TryLockAll(ctx, keys, opts...)
+			return refused(ok && locks.Unlock() == nil, err)
+		},
+		"LockAll": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+			locks, err := l.LockAll(ctx, keys, opts...)
+			locks.Unlock()
+			return err
+		},
+		"TryLockAny": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+			lock, ok, err := l.TryLockAny(ctx, keys, opts...)
+			return refused(ok && lock.Unlock() == nil, err)
+		},
+		"LockAny": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+			lock, err := l.LockAny(ctx, keys, opts...)
+			lock.Unlock()
+			return err
+		},
+	}
+)
+
+// refused is the error of a try, which had better not have been granted.
+func refused(granted bool, err error) error {
+	if granted {
+		return errors.Join(errors.New("it was granted"), err)
+	}
+	return err
+}
+
+// everyCall calls each of them with one key, and check with what it returns.
+func everyCall(t *testing.T, l *sqlconn.Locker, k advisory.Key, opts []advisory.SessionOption, check func(name string, err error)) {
+	t.Helper()
+	fn := func(context.Context) error { t.Error("fn runs"); return nil }
+	for _, calls := range []map[string]lockerCall{plainCalls, workCalls} {
+		for name, call := range calls {
+			check(name, call(t.Context(), l, k, fn, opts...))
+		}
+	}
+	for name, call := range manyCalls {
+		keys := []advisory.Key{k}
+		if k != key {
+			keys = []advisory.Key{key, k}
+		}
+		check(name, call(t.Context(), l, keys, opts...))
+	}
+}
+
+// says fails the test unless err says what it is about.
+func says(t *testing.T, what string, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("%s: %v; want %q", what, err, words)
+	}
+}
+
+func TestLockerWithOptionsThatMakeNoSense(t *testing.T) {
+	var nilObserver *recorder
+	var nilOption *nothingOption
+	for _, v := range []struct {
+		says string
+		opts []sqlconn.LockerOption
+	}{
+		{"WithHeartbeat(0s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(0)}},
+		{"WithHeartbeat(-1s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(-time.Second)}},
+		{"WithHeartbeat(1s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(time.Second)}},
+		{"WithHeartbeat(2562047h47m16.854775807s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(math.MaxInt64)}},
+		{"WithFailover(0s)", []sqlconn.LockerOption{sqlconn.WithFailover(0)}},
+		{"WithFailover(-1m0s)", []sqlconn.LockerOption{sqlconn.WithFailover(-time.Minute)}},
+		{"WithFailover(3.999s)", []sqlconn.LockerOption{sqlconn.WithFailover(3999 * time.Millisecond)}},
+		{"WithFailover(-2562047h47m16.854775808s)", []sqlconn.LockerOption{sqlconn.WithFailover(math.MinInt64)}},
+		{"WithFailover(4s) is too short for WithHeartbeat(900ms)", []sqlconn.LockerOption{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(900 * time.Millisecond)}},
+		{"WithMaxConns(1)", []sqlconn.LockerOption{sqlconn.WithMaxConns(1)}},
+		{"WithMaxConns(0)", []sqlconn.LockerOption{sqlconn.WithMaxConns(0)}},
+		{"WithMaxConns(-1)", []sqlconn.LockerOption{sqlconn.WithMaxConns(-1)}},
+		{"option 2 of 2 is nil", []sqlconn.LockerOption{sqlconn.WithFencing(), nil}},
+		{"option 1 of 1 is nil", []sqlconn.LockerOption{nilOption}},
+		{"WithObserver was given a nil *advisory_test.recorder", []sqlconn.LockerOption{advisory.WithObserver(nilObserver)}},
+	} {
+		t.Run(v.says, func(t *testing.T) {
+			p := drivers[0].open(t, "postgres://nobody.invalid/")
+			l := p.locker(t, v.opts...)
+			everyCall(t, l, key, nil, func(name string, err error) { says(t, name, err, v.says) })
+			says(t, "Ping", l.Ping(t.Context()), v.says)
+			if n := p.Stats().OpenConnections; n != 0 {
+				t.Errorf("%d connections are open", n)
+			}
+		})
+	}
+}
+
+// nothingOption is an option of a user's own.
+type nothingOption struct{}
+
+func (*nothingOption) ApplyLocker(*advisory.LockerSettings) {}
+
+func TestLockerWithoutAPool(t *testing.T) {
+	l := sqlconn.NewLocker(nil)
+	everyCall(t, l, key, nil, func(name string, err error) { says(t, name, err, "nil *sql.DB") })
+	says(t, "Ping", l.Ping(t.Context()), "nil *sql.DB")
+	if l.Holds(key) {
+		t.Error("it holds a key")
+	}
+	if err := l.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockerWithBoundsThatMakeSense(t *testing.T) {
+	p := drivers[0].open(t, pgtest.URL(t))
+	for _, opts := range [][]sqlconn.LockerOption{
+		{sqlconn.WithFailover(4 * time.Second)},
+		{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(500 * time.Millisecond)},
+		{sqlconn.WithFailover(time.Hour), sqlconn.WithHeartbeat(999 * time.Millisecond)},
+		{sqlconn.WithHeartbeat(time.Millisecond)},
+		{sqlconn.WithMaxConns(2), advisory.WithObserver(nil)},
+		{sqlconn.WithMaxConns(math.MaxInt), sqlconn.WithApplicationName("it's\n" + strings.Repeat("long ", 20))},
+	} {
+		l := p.locker(t, opts...)
+		if err := l.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		release(t, first(lockerTry(t, l, key)))
+	}
+}
+
+func first[T, U any](v T, _ U) T { return v }
+
+func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		everyCall(t, l, advisory.Key{}, nil, func(name string, err error) {
+			if !errors.Is(err, advisory.ErrInvalidKey) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		var nilObserver *recorder
+		for words, opt := range map[string]advisory.SessionOption{
+			"MaxWait(-1ns)":                          advisory.MaxWait(-1),
+			"HoldAtLeast(-2562047h47m16.854775808s)": sqlconn.HoldAtLeast(math.MinInt64),
+			"Mode(2) is not a mode":                  advisory.Mode(2),
+			"option 2 of 2 is nil":                   nil,
+			"WithObserver was given a nil":           advisory.WithObserver(nilObserver),
+		} {
+			everyCall(t, l, key, []advisory.SessionOption{advisory.Label("account"), opt}, func(name string, err error) { says(t, name, err, words) })
+		}
+		for name, call := range manyCalls {
+			for _, none := range [][]advisory.Key{nil, {}} {
+				says(t, name, call(t.Context(), l, none), "no keys")
+			}
+		}
+		for name, call := range workCalls {
+			says(t, name, call(t.Context(), l, key, nil), "fn is nil")
+		}
+		for _, n := range []int{0, -1, math.MinInt} {
+			sem := l.Semaphore(key, n)
+			fn := func(context.Context) error { t.Error("fn runs"); return nil }
+			lock, ok, err := sem.TryAcquire(t.Context())
+			says(t, "TryAcquire", refused(ok || lock == nil, err), "n = ")
+			lock, err = sem.Acquire(t.Context())
+			says(t, "Acquire", refused(lock == nil, err), "n = ")
+			ran, err := sem.TryDo(t.Context(), fn)
+			says(t, "TryDo", refused(ran, err), "n = ")
+			says(t, "Do", sem.Do(t.Context(), fn), "n = ")
+		}
+		if st := l.Stats(); st.Users != 0 || st.Waiting != 0 {
+			t.Errorf("%+v", st)
+		}
+		p.noLocks(t)
+	})
+}
+
+func TestKeyGivenTwiceIsTakenOnce(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		a, b := p.locker(t), p.locker(t)
+		twice := []advisory.Key{key, advisory.Pair(0, 4820), key, advisory.Int64(-1), advisory.Pair(0, 4820)}
+		once := func(locks advisory.Locks, err error) {
+			t.Helper()
+			if len(locks) != 3 || err != nil {
+				t.Fatalf("%d locks, %v", len(locks), err)
+			}
+			if held, _ := p.locks(t); held != 3 {
+				t.Errorf("%d are held", held)
+			}
+			for _, lock := range locks {
+				if _, ok := lockerTry(t, b, lock.Key()); ok {
+					t.Errorf("%v is free", lock.Key())
+				}
+			}
+			if err := locks.Unlock(); err != nil {
+				t.Error(err)
+			}
+			p.noLocks(t)
+		}
+		locks, _, err := a.TryLockAll(t.Context(), twice)
+		once(locks, err)
+		once(a.LockAll(t.Context(), twice))
+		lock, err := a.LockAny(t.Context(), twice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lock)
+		p.noLocks(t)
+	})
+}
+
+func TestLockerCallsAfterClose(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		for _, used := range []bool{false, true} {
+			l := sqlconn.NewLocker(p.DB)
+			if used {
+				release(t, first(lockerTry(t, l, key)))
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			isClosed := func(name string, err error) {
+				if !errors.Is(err, advisory.ErrClosed) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			everyCall(t, l, key, nil, isClosed)
+			isClosed("Ping", l.Ping(t.Context()))
+			if err := l.Close(); err != nil {
+				t.Errorf("a second Close: %v", err)
+			}
+			if err := l.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if l.Holds(key) || l.Stats() != (sqlconn.Stats{}) {
+				t.Errorf("%v %+v", l.Holds(key), l.Stats())
+			}
+			if n := p.Stats().OpenConnections; n != 0 {
+				t.Errorf("%d connections are open", n)
+			}
+		}
+	})
+}
+
+func TestLockerCallsAfterThePoolIsClosed(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		p.DB.Close()
+		for name, call := range plainCalls {
+			says(t, name, call(t.Context(), l, key, nil), "closed")
+		}
+		says(t, "Ping", l.Ping(t.Context()), "closed")
+	})
+}
+
+// A pool of one connection has none left for the work once the Locker has taken it: that
+// would hang, without a word.
+func TestPoolOfOneConnectionIsToldNotToWork(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		p.SetMaxOpenConns(1)
+		l := p.locker(t)
+		everyCall(t, l, key, nil, func(name string, err error) { says(t, name, err, "MaxOpenConns 1") })
+		says(t, "Ping", l.Ping(t.Context()), "MaxOpenConns 1")
+		if n := p.Stats().OpenConnections; n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		// It is no more than that that is wrong.
+		p.SetMaxOpenConns(2)
+		err := l.Do(t.Context(), key, func(ctx context.Context) error { return p.PingContext(ctx) })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSessionLockerWithArgumentsThatMakeNoSense(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		conn, err := p.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for words, s := range map[string]*sqlconn.Session{
+			"invalid key":    sqlconn.SessionLocker(advisory.Key{}),
+			"option 1 of 1":  sqlconn.SessionLocker(key, nil),
+			"MaxWait(-1ns)":  sqlconn.SessionLocker(key, advisory.MaxWait(-1)),
+			"Mode(2) is not": sqlconn.SessionLocker(key, advisory.Mode(2)),
+		} {
+			says(t, "SessionLock", s.SessionLock(t.Context(), conn), words)
+			says(t, "SessionUnlock", s.SessionUnlock(t.Context(), conn), words)
+			says(t, "Lock", s.Lock(t.Context(), p.DB), words)
+			if err := s.Unlock(t.Context(), p.DB); !errors.Is(err, advisory.ErrNotHeld) {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		s := sqlconn.SessionLocker(key)
+		says(t, "SessionLock", s.SessionLock(t.Context(), nil), "conn is nil")
+		says(t, "SessionUnlock", s.SessionUnlock(t.Context(), nil), "conn is nil")
+		says(t, "Lock", s.Lock(t.Context(), nil), "nil *sql.DB")
+		if err := s.SessionUnlock(t.Context(), conn); !errors.Is(err, advisory.ErrNotHeld) {
+			t.Errorf("SessionUnlock: %v", err)
+		}
+		p.noLocks(t)
+	})
+}
