@@ -41,6 +41,8 @@ var rings = []ring{
 	{name: "connection, foreign transaction, gives way late", parties: []party{waitOnConn, waitInTx}, linger: 3 * time.Second},
 	{name: "two xact.Do, gives way late", parties: []party{waitByTxDo, waitInTxDo}, linger: 3 * time.Second},
 	{name: "gave up, connection", parties: []party{giveUp, waitOnConn}, linger: 3 * time.Second, told: -1},
+	{name: "reader that has waited, connection", parties: []party{haveWaited, waitOnConn}, hold: shared, writers: 2, linger: 4 * time.Second, told: -1},
+	{name: "reader that has waited, foreign transaction", parties: []party{haveWaited, waitInTx}, hold: shared, writers: 2, linger: 4 * time.Second, told: -1},
 	{name: "readers behind plain writers", parties: []party{waitByTxDo, waitOnConn}, hold: shared, ask: shared, writers: 1, plain: true},
 	{name: "readers in foreign transactions behind plain writers", parties: []party{waitInTx, waitInTx}, hold: shared, ask: shared, writers: 1, plain: true},
 	{name: "two connections", parties: []party{waitOnConn, waitOnConn}},

@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -96,6 +97,30 @@ func giveUp(s *seat) error {
 	}
 	time.Sleep(s.linger)
 	return errors.Join(<-canceled, s.connUsable(conn), sqlconn.UnlockAll(s.ctx, conn))
+}
+
+// haveWaited has what it wants, and does nothing for a time. Its last statement was that
+// of a wait.
+func haveWaited(s *seat) error {
+	conn, err := s.pin(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := sqlconn.Lock(s.ctx, conn, s.mine.key); err != nil {
+		return err
+	}
+	if err := sqlconn.Lock(s.ctx, conn, s.wants.key, shared); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(s.ctx, lockfn.Waits(s.wants.key, shared)+"SELECT 1"); err != nil {
+		return err
+	}
+	if err := s.meet(); err != nil {
+		return err
+	}
+	time.Sleep(s.linger)
+	return sqlconn.UnlockAll(s.ctx, conn)
 }
 
 // upgrade wants exclusively what it holds shared, from before this module.

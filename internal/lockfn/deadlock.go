@@ -21,38 +21,45 @@ func Deadlock(k advisory.Key, m advisory.Mode) string {
 
 const deadlock = `WITH RECURSIVE
 ours AS MATERIALIZED (
-	SELECT a.pid, pg_catalog.regexp_match(a.query, '^/\*pgadvisory waits ([xs]) (\d+) (\d+) ([12])\*/') AS w
+	SELECT a.pid, a.query
 	FROM pg_catalog.pg_stat_activity a
 	WHERE a.datname = pg_catalog.current_database() AND a.query LIKE '/*pgadvisory waits %'
-), held AS MATERIALIZED (
+), locks AS MATERIALIZED (
 	SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode, l.granted
 	FROM pg_catalog.pg_locks l WHERE ` + advisoryHere + ` AND l.pid IS NOT NULL
-), edge AS MATERIALIZED (
-	SELECT DISTINCT o.pid AS waiter, h.pid AS blocker, h.granted AS holds
-	FROM ours o JOIN held h
-	ON h.classid = o.w[2]::pg_catalog.oid AND h.objid = o.w[3]::pg_catalog.oid AND h.objsubid = o.w[4]::pg_catalog.int2
-	AND h.pid <> o.pid AND CASE o.w[1] WHEN 'x' THEN h.granted ELSE h.mode = 'ExclusiveLock' END
 ), walk(waiter, blocker, holds) AS (
-	SELECT e.waiter, e.blocker, e.holds FROM edge e WHERE e.waiter = pg_catalog.pg_backend_pid()
+	SELECT 0, pg_catalog.pg_backend_pid(), true
 	UNION
 	SELECT n.waiter, n.blocker, n.holds FROM walk w, LATERAL (
-		SELECT e.waiter, e.blocker, e.holds FROM edge e WHERE e.waiter = w.blocker
+		SELECT o.pid AS waiter, l.pid AS blocker, l.granted AS holds
+		FROM (
+			SELECT o.pid, k[1] AS mode, k[2]::pg_catalog.oid AS classid, k[3]::pg_catalog.oid AS objid, k[4]::pg_catalog.int2 AS objsubid
+			FROM ours o, pg_catalog.regexp_matches(o.query, '^/\*pgadvisory waits ([xs]) (\d+) (\d+) ([12])\*/') k
+			WHERE o.pid = w.blocker
+		) o JOIN locks l USING (classid, objid, objsubid)
+		WHERE l.pid <> o.pid AND CASE o.mode WHEN 'x' THEN l.granted ELSE l.mode = 'ExclusiveLock' END
+		AND NOT EXISTS (
+			SELECT FROM locks g WHERE g.pid = o.pid AND g.granted AND (o.mode = 's' OR g.mode = 'ExclusiveLock')
+			AND g.classid = o.classid AND g.objid = o.objid AND g.objsubid = o.objsubid
+		)
 		UNION ALL
 		SELECT w.blocker, b, true FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) b
 		WHERE NOT EXISTS (SELECT FROM ours o WHERE o.pid = w.blocker)
 	) n
+), edge AS MATERIALIZED (
+	SELECT w.waiter, w.blocker, w.holds FROM walk w WHERE w.waiter <> 0
 ), back(pid) AS (
 	SELECT pg_catalog.pg_backend_pid()
 	UNION
-	SELECT w.waiter FROM walk w JOIN back b ON w.blocker = b.pid
+	SELECT e.waiter FROM edge e JOIN back b ON e.blocker = b.pid
 ), ring AS (
-	SELECT w.waiter, o.w, o.w IS NOT NULL AND EXISTS (SELECT FROM walk h WHERE h.blocker = w.waiter AND h.holds) AS may_give_way
-	FROM walk w LEFT JOIN ours o ON o.pid = w.waiter
-	WHERE w.blocker IN (SELECT b.pid FROM back b)
+	SELECT DISTINCT e.waiter, o.query, o.query IS NOT NULL AND EXISTS (SELECT FROM edge h WHERE h.blocker = e.waiter AND h.holds) AS may_give_way
+	FROM edge e LEFT JOIN ours o ON o.pid = e.waiter
+	WHERE e.blocker IN (SELECT b.pid FROM back b)
 )
 SELECT 1 FROM pg_catalog.generate_series(1, (
-	SELECT CASE WHEN min(r.waiter) FILTER (WHERE r.may_give_way) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
-		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(r.w::pg_catalog.text, ''), ',' ORDER BY r.waiter)) & 127)
+	SELECT CASE WHEN pg_catalog.min(r.waiter) FILTER (WHERE r.may_give_way) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
+		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '^/\*[^*]*\*/'), ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`
 
 // Circle reads the answer of [Deadlock]. The mark is 0 where there is no circle; two
