@@ -32,6 +32,10 @@ func TestWhatIsInPlaceCompiles(t *testing.T) {
 		`sqlconn.TryLock(ctx, conn, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, advisory.Shared)`,
 		`sqlconn.Lock(ctx, conn, key, sqlconn.PlainWait())`,
+		`locker.Do(ctx, key, nil, sqlconn.HoldAtLeast(second))`,
+		`locker = sqlconn.NewLocker(db, advisory.WithObserver(observer), sqlconn.WithFencing(), sqlconn.WithFailover(second))`,
+		`locker = locktest.New()`,
+		`locktest.New().Occupy(key, advisory.Shared, advisory.Label("account"))`,
 		`xact.TryLock(ctx, tx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`xact.TryLock(ctx, tx, key, xact.AnyIsolation())`,
 		`xact.TryDo(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, xact.TxOptions(&sql.TxOptions{}))`,
@@ -52,15 +56,34 @@ func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 		{`sqlconn.Unlock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
 		{`xact.TryLock(ctx, tx, key, sqlconn.PlainWait())`, "missing method ApplyTx"},
 		{`xact.LockAll(ctx, tx, []advisory.Key{key}, sqlconn.PlainWait())`, "missing method ApplyTx"},
+		{`xact.TryLock(ctx, tx, key, sqlconn.HoldAtLeast(second))`, "missing method ApplyTx"},
+		{`xact.LockAll(ctx, tx, []advisory.Key{key}, sqlconn.HoldAtLeast(second))`, "missing method ApplyTx"},
+		{`xact.Do(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, sqlconn.HoldAtLeast(second))`, "missing method ApplyTx"},
 		{`var _ advisory.Option = sqlconn.PlainWait()`, "missing method ApplyTx"},
+		{`var _ advisory.Option = sqlconn.HoldAtLeast(second)`, "missing method ApplyTx"},
 		{`var _ advisory.Option = xact.AnyIsolation()`, "missing method ApplySession"},
 		{`var _ advisory.ObserverOption = advisory.Shared`, "missing method ApplyLocker"},
+
+		// What is for a call is not for a Locker, nor the other way round.
+		{`sqlconn.NewLocker(db, advisory.Shared)`, "missing method ApplyLocker"},
+		{`sqlconn.NewLocker(db, advisory.MaxWait(second))`, "missing method ApplyLocker"},
+		{`sqlconn.NewLocker(db, advisory.Label("account"))`, "missing method ApplyLocker"},
+		{`sqlconn.NewLocker(db, sqlconn.HoldAtLeast(second))`, "missing method ApplyLocker"},
+		{`sqlconn.NewLocker(db, sqlconn.PlainWait())`, "missing method ApplyLocker"},
+		{`sqlconn.NewLocker(db, xact.AnyIsolation())`, "missing method ApplyLocker"},
+		{`locker.TryLock(ctx, key, sqlconn.WithFencing())`, "missing method ApplySession"},
+		{`locker.Do(ctx, key, nil, sqlconn.WithFailover(second))`, "missing method ApplySession"},
+		{`sqlconn.Lock(ctx, conn, key, sqlconn.WithMaxConns(2))`, "missing method ApplySession"},
+		{`xact.Lock(ctx, tx, key, sqlconn.WithHeartbeat(second))`, "missing method ApplyTx"},
+		{`locktest.New().Occupy(key, sqlconn.HoldAtLeast(second))`, "missing method ApplyTx"},
 
 		// A pool is no session, and no transaction; nor is one the other.
 		{`sqlconn.TryLock(ctx, db, key)`, "*sql.DB does not implement sqlconn.Conn"},
 		{`sqlconn.TryLock(ctx, tx, key)`, "*sql.Tx does not implement sqlconn.Conn"},
 		{`xact.TryLock(ctx, db, key)`, "*sql.DB does not implement xact.Tx"},
 		{`xact.TryLock(ctx, conn, key)`, "*sql.Conn does not implement xact.Tx"},
+		{`sqlconn.NewLocker(conn)`, "conn"},
+		{`sqlconn.NewLocker(tx)`, "tx"},
 		{`xact.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Tx) error { return nil })`, "db.Conn"},
 
 		// A number is not a key before somebody says in which space.
@@ -82,7 +105,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 	}
 	var src bytes.Buffer
 	fmt.Fprintln(&src, "package program")
-	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/sqlconn", modulePath + "/xact"} {
+	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/advisory/locktest", modulePath + "/sqlconn", modulePath + "/xact"} {
 		name := path[strings.LastIndex(path, "/")+1:]
 		if !strings.Contains(statementParameters+statement, name+".") {
 			continue
@@ -108,7 +131,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 // they and those that they import export.
 var exportFiles = sync.OnceValues(func() (map[string]string, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		modulePath+"/advisory", modulePath+"/sqlconn", modulePath+"/xact")
+		modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/xact")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
