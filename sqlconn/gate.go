@@ -229,9 +229,9 @@ func (g *gate) try(r *request) {
 		g.idle()
 		g.l.trying--
 		switch {
-		case errors.Is(err, advisory.ErrLost) && !r.once && !r.settled:
+		case (lockfn.Canceled(err) || errors.Is(err, advisory.ErrLost) && !r.once) && !r.settled:
 			g.polled = false
-			g.advance() // on another session
+			g.advance() // once more, or on another session
 		case err != nil && !s.open:
 			g.failAll(err)
 		case err != nil:

@@ -13,6 +13,8 @@ import (
 // some time.
 var errSessionGone = errors.New("the session is gone")
 
+var errLockGone = errors.New("a lock is gone from its session")
+
 var errOverdue = errors.New("the server has not answered in time")
 
 // watchFor bounds the answer of a slice. The mutex is held.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -284,25 +285,28 @@ func (s *session) serve(ops []*op) {
 	}
 }
 
-// sendOne does what is no line of a batch.
+// sendOne does what is no line of a batch. It does it again if somebody cancels it.
 func (s *session) sendOne(o *op) bool {
 	var token uint64
-	sent := time.Now()
-	var err error
-	if o.token {
-		token, err = s.drawToken()
-	} else {
-		err = o.query(s.ctx, s.conn)
-	}
-	var failed error
-	if err != nil && !lockfn.LinkGone(err) {
+	for {
+		sent := time.Now()
+		var err error
+		if o.token {
+			token, err = s.drawToken()
+		} else {
+			err = o.query(s.ctx, s.conn)
+		}
+		if err == nil || lockfn.LinkGone(err) {
+			return s.finish([]*op{o}, sent, err, func(o *op) { o.tell(true, token, nil) })
+		}
 		// It may have taken a lock before it failed.
 		if !s.reconcile(nil, err) {
 			return false
 		}
-		failed, err = err, nil
+		if !lockfn.Canceled(err) {
+			return s.finish([]*op{o}, sent, nil, func(o *op) { o.tell(false, 0, err) })
+		}
 	}
-	return s.finish([]*op{o}, sent, err, func(o *op) { o.tell(failed == nil, token, failed) })
 }
 
 func (s *session) drawToken() (token uint64, err error) {
@@ -364,57 +368,68 @@ func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)
 
 // reconcile restores order after a batch that failed: it keeps what it had taken before.
 // What the server has and we did not know of is released; what it does not have any
-// more was released.
+// more was released. If that is cancelled, too, it begins again.
 func (s *session) reconcile(ops []*op, cause error) bool {
-	sent := time.Now()
-	have, err := s.heldOnServer()
-	if err != nil {
-		return s.finish(nil, sent, errors.Join(cause, err), nil)
-	}
-	s.l.mu.Lock()
-	unlocking := map[advisory.Key]bool{}
-	for _, o := range ops {
-		if o.req.Op == lockfn.OpUnlock {
-			unlocking[o.req.Key] = true
+	for {
+		sent := time.Now()
+		done, err := s.release(ops)
+		if lockfn.Canceled(err) {
+			if !s.finish(nil, sent, nil, nil) {
+				return false
+			}
+			continue
 		}
-	}
-	var drop []advisory.HeldLock
-	for _, h := range have {
-		if mine := s.holds[h.Key]; mine == nil || mine.mode != h.Mode || unlocking[h.Key] {
-			drop = append(drop, h)
-		}
-	}
-	missing := false
-	for k, h := range s.holds {
-		if !unlocking[k] && !containsLock(have, advisory.HeldLock{Key: k, Mode: h.mode}) {
-			missing = true
-		}
-	}
-	s.l.mu.Unlock()
-	if missing {
-		return s.finish(nil, sent, fmt.Errorf("a lock is gone from its session: %w", cause), nil)
-	}
-	for _, h := range drop {
-		if _, err := s.conn.ExecContext(s.ctx, lockfn.Unlock(h.Key, h.Mode)); err != nil {
+		if err != nil {
 			return s.finish(nil, sent, errors.Join(cause, err), nil)
 		}
+		return s.finish(ops, sent, nil, func(o *op) {
+			if done[o] {
+				o.tell(true, 0, nil)
+			} else {
+				o.tell(false, 0, lockfn.Meaning(cause))
+			}
+		})
 	}
-	return s.finish(ops, sent, nil, func(o *op) {
-		if o.req.Op == lockfn.OpUnlock {
-			o.tell(true, 0, nil)
-		} else {
-			o.tell(false, 0, lockfn.Meaning(cause))
-		}
-	})
 }
 
-func containsLock(locks []advisory.HeldLock, l advisory.HeldLock) bool {
-	for _, h := range locks {
-		if h == l {
-			return true
+// release releases on the server what this session does not know of, and the locks that
+// ops were to unlock. It returns those ops that are done then.
+func (s *session) release(ops []*op) (done map[*op]bool, err error) {
+	have, err := s.heldOnServer()
+	if err != nil {
+		return nil, err
+	}
+	want := map[advisory.Key]advisory.Mode{}
+	s.l.mu.Lock()
+	for k, h := range s.holds {
+		want[k] = h.mode
+	}
+	s.l.mu.Unlock()
+	done = map[*op]bool{}
+	for _, o := range ops {
+		k := o.req.Key
+		switch o.req.Op {
+		case lockfn.OpUnlock:
+			done[o] = true
+			delete(want, k)
+		case lockfn.OpDowngrade:
+			if !slices.Contains(have, advisory.HeldLock{Key: k, Mode: advisory.Exclusive}) {
+				done[o] = true
+				want[k] = advisory.Shared
+			}
 		}
 	}
-	return false
+	for _, h := range have {
+		if m, ok := want[h.Key]; ok && m == h.Mode {
+			delete(want, h.Key)
+		} else if _, err := s.conn.ExecContext(s.ctx, lockfn.Unlock(h.Key, h.Mode)); err != nil {
+			return nil, err
+		}
+	}
+	if len(want) > 0 {
+		return nil, errLockGone
+	}
+	return done, nil
 }
 
 func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
@@ -442,9 +457,8 @@ func (s *session) ping() {
 	sent := time.Now()
 	s.pinged = sent
 	_, err := s.conn.ExecContext(s.ctx, text)
-	if err != nil && lockfn.SQLState(err) == "57014" {
-		err = nil // a cancel that came too late for a slice; the next ping counts
-		sent = time.Time{}
+	if lockfn.Canceled(err) {
+		err = nil // one that came too late for a slice, say; it is an answer
 	}
 	s.finish(nil, sent, err, nil)
 }

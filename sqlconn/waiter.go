@@ -168,7 +168,9 @@ func (s *session) slice(g *gate) {
 	if err != nil && lockfn.SQLState(err) != "" {
 		// A cancel that hit the end of the slice may have left the lock behind.
 		rows = lockfn.SliceTimeout
-		_, err = s.conn.ExecContext(s.ctx, lockfn.UnlockIfHeld(key, mode))
+		for again := true; again; again = lockfn.Canceled(err) {
+			_, err = s.conn.ExecContext(s.ctx, lockfn.UnlockIfHeld(key, mode))
+		}
 	}
 
 	s.l.mu.Lock()

@@ -33,10 +33,15 @@ func (t tag) key() advisory.Key {
 	return advisory.Int64(int64(t.classid)<<32 | int64(t.objid))
 }
 
-// where selects the rows of pg_locks l of the key in this database.
-func (t tag) where() string {
-	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", advisoryHere, t.classid, t.objid, t.objsubid)
+// held selects the row of pg_locks l by which the session at hand holds the key.
+func (t tag) held() string {
+	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", heldHere, t.classid, t.objid, t.objsubid)
 }
+
+// heldHere selects the rows of pg_locks l of what the session at hand holds. That is in
+// this database; to ask which that is would take a place in the server's lock table, which
+// may be full.
+const heldHere = "l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid() AND l.granted"
 
 const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
 

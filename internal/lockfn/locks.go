@@ -8,7 +8,7 @@ import (
 
 // Held lists the advisory locks of the session at hand; [ScanHeld] reads a row.
 const Held = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
-	advisoryHere + " AND l.pid = pg_catalog.pg_backend_pid() AND l.granted ORDER BY 1, 2, 3, 4"
+	heldHere + " ORDER BY 1, 2, 3, 4"
 
 // ScanHeld reads a row of [Held].
 func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {

@@ -27,16 +27,15 @@ func Unlock(k advisory.Key, m advisory.Mode) string {
 // UnlockIfHeld is [Unlock] without the warning, for a session of which one does
 // not know: a row if there was something to release.
 func UnlockIfHeld(k advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).where() +
-		" AND l.pid = pg_catalog.pg_backend_pid() AND l.granted AND l.mode = '" + lockMode(m) + "') THEN " +
+	return "SELECT 1 WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() +
+		" AND l.mode = '" + lockMode(m) + "') THEN " +
 		call(unlockFn(m), k) + " ELSE false END"
 }
 
 // HoldsAny answers with a row if the session holds the key in any mode, at
 // session or transaction level.
 func HoldsAny(k advisory.Key) string {
-	return "SELECT 1 WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).where() +
-		" AND l.pid = pg_catalog.pg_backend_pid() AND l.granted)"
+	return "SELECT 1 WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() + ")"
 }
 
 // UnlockAll releases all holds of session level.

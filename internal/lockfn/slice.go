@@ -117,8 +117,8 @@ var sliceBlocks = func() (blocks [2][2]string) {
 				// A cancel may come after the session-level lock, which the
 				// end of the block does not undo.
 				"WHEN query_canceled THEN PERFORM " + setLocal("pgadvisory.got", strconv.Itoa(SliceCanceled)) + "; " +
-				"IF EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + advisoryHere + " AND " + tag +
-				" AND l.pid = pg_catalog.pg_backend_pid() AND l.granted AND l.mode = '" + lockMode(m) + "') THEN " +
+				"IF EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + heldHere + " AND " + tag +
+				" AND l.mode = '" + lockMode(m) + "') THEN " +
 				"PERFORM pg_catalog." + unlockFn(m) + "(" + args + "); END IF; " +
 				"END$pgadvisory$"
 		}

@@ -34,6 +34,9 @@ func Refused(err error) bool {
 	return s[:2] == "42" || s[:2] == "0A" // no such function, no right to it, not supported
 }
 
+// Canceled reports whether somebody cancelled the statement: pg_cancel_backend.
+func Canceled(err error) bool { return SQLState(err) == queryCanceled }
+
 // LinkGone reports whether after err the session can be expected to be gone: it is no
 // error of the server's, or one with which the server ends the session.
 func LinkGone(err error) bool {
