@@ -121,6 +121,14 @@ func (g *gate) leave(r *request) {
 	g.advance()
 }
 
+// pop takes the front out of the queue, and keeps nothing of it in memory.
+func (g *gate) pop() {
+	g.queue[0] = nil
+	if g.queue = g.queue[1:]; len(g.queue) == 0 {
+		g.queue = nil
+	}
+}
+
 // fits reports whether r can have its lock by what is held already.
 func (h *hold) fits(r *request) bool {
 	return h.dead == nil && h.mode == advisory.Shared && r.settings.Mode == advisory.Shared
@@ -131,14 +139,14 @@ func (g *gate) advance() {
 	for len(g.queue) > 0 && !g.busy {
 		r := g.queue[0]
 		if r.settled || r.claim != nil && r.claim.won != nil {
-			g.queue = g.queue[1:]
+			g.pop()
 			r.settle(nil)
 			continue
 		}
 		if g.hold != nil {
 			if !g.hold.fits(r) {
 				if r.once {
-					g.queue = g.queue[1:]
+					g.pop()
 					r.settle(nil)
 					continue
 				}
@@ -213,12 +221,12 @@ func (g *gate) idle() {
 func (g *gate) try(r *request) {
 	s, err := g.l.frontSession()
 	if err != nil {
-		g.queue = g.queue[1:]
+		g.pop()
 		r.settle(err)
 		return
 	}
 	if err := g.l.room(s); err != nil {
-		g.queue = g.queue[1:]
+		g.pop()
 		r.settle(err)
 		return
 	}
@@ -266,7 +274,7 @@ func (g *gate) skip() {
 		if !r.settled && (r.claim == nil || r.claim.won == nil) {
 			return
 		}
-		g.queue = g.queue[1:]
+		g.pop()
 		r.settle(nil)
 	}
 }
@@ -281,7 +289,7 @@ func (g *gate) refused() {
 	}
 	r := g.queue[0]
 	if r.once {
-		g.queue = g.queue[1:]
+		g.pop()
 		r.settle(nil)
 		g.advance()
 		return
@@ -295,7 +303,7 @@ func (g *gate) refused() {
 func (g *gate) fail(r *request, err error) {
 	g.polled = false
 	if len(g.queue) > 0 && g.queue[0] == r {
-		g.queue = g.queue[1:]
+		g.pop()
 	}
 	r.settle(err)
 	g.advance()
@@ -315,7 +323,7 @@ func (g *gate) failAll(err error) {
 
 // grant gives r, which is the front, the lock that is held.
 func (g *gate) grant(r *request, token uint64, local bool) {
-	g.queue = g.queue[1:]
+	g.pop()
 	if r.claim != nil {
 		r.claim.end(r)
 	}
