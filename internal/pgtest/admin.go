@@ -32,6 +32,18 @@ func admin(ctx context.Context, u *url.URL, do func(ctx context.Context, conn *s
 	return do(ctx, conn)
 }
 
+// execute runs statements one by one.
+func execute(ctx context.Context, u *url.URL, statements ...string) error {
+	return admin(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
+		for _, statement := range statements {
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // serverVersion returns server_version_num, and so whether the server accepts
 // connections.
 func serverVersion(ctx context.Context, u *url.URL) (version int, err error) {

@@ -207,7 +207,7 @@ func (c *cluster) start(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("not ready: %w", ctx.Err()), c.crash())
 		}
 		if c.server.gone(10 * time.Millisecond) {
-			text, _ := c.log()
+			text, _ := c.log(true)
 			return errors.Join(fmt.Errorf("%s has ended:\n%s", cmd.Path, tail(text, 20)), c.ended())
 		}
 	}
@@ -250,7 +250,7 @@ func (c *cluster) pause() error { return c.server.pause() }
 
 func (c *cluster) resume() error { return c.server.resume() }
 
-func (c *cluster) log() (string, error) {
+func (c *cluster) log(bool) (string, error) {
 	text, err := os.ReadFile(c.path("log"))
 	return string(text), err
 }

@@ -86,7 +86,7 @@ func (c *container) start(ctx context.Context) (err error) {
 			return err
 		}
 		if !state.State.Running {
-			text, _ := c.log()
+			text, _ := c.logged()
 			return fmt.Errorf("the container has ended:\n%s", tail(text, 20))
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -114,7 +114,37 @@ func (c *container) pause() error { return c.docker.Client.PauseContainer(c.opti
 
 func (c *container) resume() error { return c.docker.Client.UnpauseContainer(c.options.Name) }
 
-func (c *container) log() (string, error) {
+// logMark begins the lines that log has the server write. They are left out.
+const logMark = "pgtest-mark-"
+
+// log returns what Docker has of the log. A line takes a while to get there, so
+// a server that answers is made to write one more, which is waited for.
+func (c *container) log(answers bool) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	mark := ""
+	if answers {
+		mark = logMark + random(6)
+		err := execute(ctx, c.url, "SET log_min_messages = log", "SET log_min_error_statement = panic",
+			"SET log_error_verbosity = terse", "DO $$BEGIN RAISE LOG '"+mark+"'; END$$")
+		if err != nil {
+			mark = ""
+		}
+	}
+	for {
+		text, err := c.logged()
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(text, mark) || ctx.Err() != nil {
+			lines := slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool { return strings.Contains(line, logMark) })
+			return strings.Join(lines, ""), nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (c *container) logged() (string, error) {
 	var text bytes.Buffer
 	err := c.docker.Client.Logs(dc.LogsOptions{
 		Container: c.options.Name, OutputStream: &text, ErrorStream: &text, Stdout: true, Stderr: true,

@@ -3,7 +3,6 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"net/url"
@@ -41,7 +40,7 @@ func (s *Server) CreateDatabase(ctx context.Context) (url string, drop func(cont
 	s.databases[name] = struct{}{} // even if the answer does not reach us
 	s.mu.Unlock()
 
-	if err := s.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	if err := execute(ctx, s.local(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
 		return "", nil, fmt.Errorf("pgtest: creating a database: %w", err)
 	}
 	return withDatabase(s.url, name), func(ctx context.Context) error { return s.drop(ctx, name) }, nil
@@ -65,22 +64,10 @@ func (s *Server) drop(ctx context.Context, name string) error {
 			"DROP DATABASE IF EXISTS " + name,
 		}
 	}
-	if err := s.exec(ctx, statements...); err != nil {
+	if err := execute(ctx, s.local(), statements...); err != nil {
 		return fmt.Errorf("pgtest: dropping database %s: %w", name, err)
 	}
 	return nil
-}
-
-// exec runs statements in the maintenance database.
-func (s *Server) exec(ctx context.Context, statements ...string) error {
-	return admin(ctx, s.local(), func(ctx context.Context, conn *sql.Conn) error {
-		for _, statement := range statements {
-			if _, err := conn.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // local returns the URL by which no fault that a test makes on the network is in

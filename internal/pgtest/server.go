@@ -35,7 +35,7 @@ type engine interface {
 	crash() error
 	pause() error
 	resume() error
-	log() (string, error)
+	log(answers bool) (string, error)
 	remove() error
 }
 
@@ -87,7 +87,10 @@ func (s *Server) Log() string {
 	if s.engine == nil {
 		return ""
 	}
-	text, err := s.engine.log()
+	s.mu.Lock()
+	answers := s.running && !s.paused
+	s.mu.Unlock()
+	text, err := s.engine.log(answers)
 	if err != nil {
 		return ""
 	}
