@@ -23,7 +23,7 @@ func complaints(t testing.TB, s *pgtest.Server, p *pool) []string {
 
 	// What was logged before this is there when this is.
 	end := fmt.Sprintf("the end of the log for now, %x", rand.Uint64())
-	doSQL(t, p, "DO $$BEGIN RAISE WARNING '"+end+"'; END$$")
+	doSQL(t, drivers[0].open(t, s.URL()), "DO $$BEGIN RAISE WARNING '"+end+"'; END$$") // p may have no plpgsql
 	var lines []string
 	eventually(t, "the server logs a warning", func() bool {
 		log, _, found := strings.Cut(s.Log(), end)
