@@ -68,7 +68,7 @@ func (p *pool) workers(t *testing.T, n int) []*worker {
 	t.Helper()
 	workers := make([]*worker, n)
 	for i := range workers {
-		w := &worker{holder: p.driver.open(t, p.url).DB}
+		w := &worker{holder: drivers[0].open(t, p.url).DB}
 		w.pool = p.driver.openWatched(t, p.url, &w.unlocks)
 		w.pool.SetMaxOpenConns(1)
 		w.holder.SetMaxOpenConns(1)
