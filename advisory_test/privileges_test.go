@@ -153,12 +153,15 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 	eventually(t, "all wait", func() bool {
 		return ask[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%'") == len(kinds)
 	})
-	onServer := false
-	for end := time.Now().Add(1300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		onServer = onServer || ask[bool](t, watch, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))")
+	waitsOnServer := func() (waits bool) {
+		for end := time.Now().Add(1300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			_, waiting := p.locks(t)
+			waits = waits || waiting > 0
+		}
+		return waits
 	}
-	if onServer == a.polls {
-		t.Errorf("somebody waits on the server: %v", onServer)
+	if waits := waitsOnServer(); waits == a.polls {
+		t.Errorf("somebody waits on the server: %v", waits)
 	}
 	select {
 	case err := <-done:
@@ -171,6 +174,20 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 			t.Error(err)
 		}
 	}
+
+	// So does a Locker.
+	tryLock(t, holder, key)
+	locker := sqlconn.NewLocker(p.DB)
+	defer locker.Close()
+	go func() { done <- locker.Do(context.Background(), key, func(context.Context) error { return nil }) }()
+	if waits := waitsOnServer(); waits == a.polls {
+		t.Errorf("the Locker waits on the server: %v", waits)
+	}
+	unlock(t, holder, key)
+	if err := <-done; err != nil {
+		t.Errorf("the Locker: %v", err)
+	}
+	locker.Close()
 
 	// They end in time, and say who has it.
 	tryLock(t, holder, key)

@@ -32,6 +32,7 @@ type Locker struct {
 	front    *session // takes the locks that are free
 	polled   []*gate  // keys that no session waits for
 	polling  bool
+	polls    bool      // all waits are polled: a slice is not possible, or not guarded in time
 	noMore   time.Time // open no session to wait before this
 	users    int       // locks that callers have
 	state    error     // ErrClosed once no new locks are given

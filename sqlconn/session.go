@@ -169,6 +169,7 @@ func (s *session) connect() error {
 	s.l.mu.Lock()
 	s.open, s.pid = true, o.pid
 	s.l.table = o.table
+	s.l.polls = o.deadlock <= s.l.times.heartbeat
 	s.heard(o.sent)
 	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
 	s.l.mu.Unlock()
@@ -187,6 +188,8 @@ type fit struct {
 	pid   int
 	table int64
 	sent  time.Time // when the last statement that was answered was sent
+	// deadlock is deadlock_timeout, or nought if there can be no slices.
+	deadlock time.Duration
 	// bounded: its platform lets go of a client that vanished in whatever way.
 	bounded bool
 }
@@ -225,15 +228,17 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 		version     string
 		userTimeout int64
 		tcp         bool
+		deadlock    int64
 	)
 	o.sent = time.Now()
-	if err := conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp); err != nil {
+	if err := conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp, &deadlock); err != nil {
 		return nil, err
 	}
 	if err := unsafeServer(recovery, version); err != nil {
 		return nil, err
 	}
 	o.bounded = !tcp || userTimeout != 0
+	o.deadlock = time.Duration(deadlock) * time.Millisecond
 	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing))
 	return o, err
 }

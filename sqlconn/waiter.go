@@ -46,8 +46,11 @@ func (l *Locker) nextPolled() *gate {
 }
 
 // spareSession returns a session that holds nothing and waits for nothing, and is not
-// the front session; nil if there are as many as may be.
+// the front session; nil if there are as many as may be, or none could wait.
 func (l *Locker) spareSession() *session {
+	if l.polls {
+		return nil
+	}
 	for s := range l.sessions {
 		if s != l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.holds) == 0 && len(s.queue) == 0 && len(s.inFlight) == 0 {
 			return s

@@ -30,6 +30,9 @@ const minSlice = 50 * time.Millisecond
 // sliceUnit is what a row of SliceLimit stands for.
 const sliceUnit = 10 * time.Millisecond
 
+// plpgsql is a row if it may be used.
+const plpgsql = "SELECT FROM pg_catalog.pg_language g WHERE g.lanname = 'plpgsql' AND pg_catalog.has_language_privilege(g.oid, 'USAGE')"
+
 // SliceLimit asks how long a slice may be; [SliceLength] reads the answer. It is
 // nought inside a transaction of the caller's, which would keep a slice's snapshot
 // in view and its settings in force, and where plpgsql may not be used.
@@ -42,7 +45,7 @@ func SliceLimit(own bool) string {
 		alone = "true"
 	}
 	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s"+
-		" AND EXISTS (SELECT FROM pg_catalog.pg_language g WHERE g.lanname = 'plpgsql' AND pg_catalog.has_language_privilege(g.oid, 'USAGE'))"+
+		" AND EXISTS ("+plpgsql+")"+
 		" THEN least(%d, (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * %d)::pg_catalog.int4) ELSE 0 END)",
 		alone, MaxSlice/sliceUnit, MaxSlice/sliceUnit)
 }
