@@ -225,17 +225,10 @@ func (g *gate) try(r *request) {
 		r.settle(err)
 		return
 	}
-	if err := g.l.room(s); err != nil {
-		g.pop()
-		r.settle(err)
-		return
-	}
 	g.busy = true
 	mode := r.settings.Mode
-	g.l.trying++
-	s.submit(&op{req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
+	s.submit(&op{tries: 1, req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
 		g.idle()
-		g.l.trying--
 		switch {
 		case (lockfn.Canceled(err) || errors.Is(err, advisory.ErrLost) && !r.once) && !r.settled:
 			g.polled = false

@@ -40,12 +40,8 @@ type Locker struct {
 	drained  chan struct{}
 	watchers []chan struct{} // closed when a statement about some key is done
 
-	// Of the server's lock table.
-	table        int64 // its size
-	held, trying int64 // ours
-	used, heldAt int64 // of all, and ours, at the last look
-	looking      bool
-	looked       time.Time
+	held int64 // locks of ours on the server
+	room room
 
 	owners   sync.WaitGroup
 	deferred sync.WaitGroup // releases that were put off
@@ -460,36 +456,6 @@ func (l *Locker) Close() error {
 	case <-time.After(bound.Grace + bound.Abort):
 		return fmt.Errorf("pgadvisory: close: %w", bound.ErrNoAnswer)
 	}
-}
-
-// room looks whether the server's lock table, which all of the server share, has room for
-// one more lock of ours. The mutex is held.
-func (l *Locker) room(s *session) error {
-	if l.table == 0 {
-		return nil // not known yet
-	}
-	ours := l.held + l.trying
-	full := l.used + ours - l.heldAt
-	if (ours-l.heldAt > l.table/32 || full >= l.table && time.Since(l.looked) > 100*time.Millisecond) && !l.looking {
-		l.looking = true
-		s.submit(&op{
-			query: func(ctx context.Context, conn *sql.Conn) error {
-				var used int64
-				if err := conn.QueryRowContext(ctx, lockfn.LocksInUse).Scan(&used); err != nil {
-					return err
-				}
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.used, l.heldAt, l.looked = used, l.held, time.Now()
-				return nil
-			},
-			done: func(bool, uint64, error) { l.looking = false },
-		})
-	}
-	if ours >= l.table/2 || full >= l.table {
-		return fmt.Errorf("%w: this Locker holds %d locks and the server %d, of a table of %d: hold fewer, or raise max_locks_per_transaction", advisory.ErrLockTableFull, ours, full, l.table)
-	}
-	return nil
 }
 
 // observer returns the Observer of a call, else that of the Locker, else nil.

@@ -244,9 +244,6 @@ func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 func (l *Locker) submitAny(r *request, gates []*gate) error {
 	r.gate = gates[0]
 	session, err := l.frontSession()
-	if err == nil {
-		err = l.room(session)
-	}
 	if err != nil {
 		for _, g := range gates {
 			g.advance()
@@ -259,8 +256,8 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 	}
 	var won int64
 	var token uint64
-	l.trying++
 	session.submit(&op{
+		tries: 1,
 		query: func(ctx context.Context, conn *sql.Conn) (err error) {
 			won, err = bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, r.settings.Mode))
 			if err == nil && won > 0 && l.settings.Fencing {
@@ -269,7 +266,6 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 			return err
 		},
 		done: func(_ bool, _ uint64, err error) {
-			l.trying--
 			for _, g := range gates {
 				g.idle()
 			}

@@ -56,6 +56,7 @@ type session struct {
 // An op is something for the owner to do.
 type op struct {
 	req   *lockfn.Request                        // a line of a batch; or
+	tries int64                                  // how many locks it may take
 	token bool                                   // draw a token; or
 	query func(context.Context, *sql.Conn) error // anything else; or a ping
 	done  func(ok bool, token uint64, err error) // called with the Locker's mutex held
@@ -168,7 +169,7 @@ func (s *session) connect() error {
 	s.conn, s.batch = o.conn, o.batch
 	s.l.mu.Lock()
 	s.open, s.pid = true, o.pid
-	s.l.table = o.table
+	s.l.room.size = o.table
 	s.l.polls = o.deadlock <= s.l.times.heartbeat
 	s.heard(o.sent)
 	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
@@ -270,8 +271,12 @@ func (s *session) serve(ops []*op) {
 			others = append(others, o)
 		}
 	}
-	if len(batch) > 0 && !s.sendBatch(batch) {
-		return
+	for len(batch) > 0 {
+		now, later, alive := s.admit(batch)
+		if !alive || len(now) > 0 && !s.sendBatch(now) {
+			return
+		}
+		batch = later
 	}
 	var pings []*op
 	for _, o := range others {
@@ -279,7 +284,8 @@ func (s *session) serve(ops []*op) {
 			pings = append(pings, o)
 			continue
 		}
-		if !s.sendOne(o) {
+		now, _, alive := s.admit([]*op{o})
+		if !alive || len(now) > 0 && !s.sendOne(o) {
 			return
 		}
 	}

@@ -1,0 +1,114 @@
+package sqlconn
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A room is what is known of the server's lock table, which all of the server share: if
+// it is full, nobody can even connect. A Locker takes no more than half of it, and looks
+// how much others use before it takes more than a small part of what was free. So
+// however many Lockers grow at once, they do not fill it between their looks.
+type room struct {
+	size   int64
+	looked time.Time
+	used   int64 // by all, at the last look
+	held   int64 // by this Locker, then
+}
+
+const (
+	roomPart  = 8                      // between two looks a Locker takes so much of what was free
+	firstPart = 32                     // and so much of the table before the first look
+	lookAfter = time.Second            // a Locker that holds many looks again after that
+	lookFull  = 100 * time.Millisecond // and at a full table not before that
+)
+
+// left returns how many locks a Locker may take that holds some and is asked for more,
+// and whether to look before.
+func (r *room) left(held, more int64) (left int64, look bool) {
+	age := time.Since(r.looked)
+	part := r.size / firstPart
+	if !r.looked.IsZero() {
+		free := r.size - r.used
+		part = max(free/roomPart, min(free, 1))
+	}
+	left = min(r.held+part, r.size/2) - held
+	switch {
+	case held >= r.size/2:
+		look = false
+	case more > left:
+		look = part > 0 || age > lookFull
+	default:
+		look = age > lookAfter && held > r.size/firstPart
+	}
+	return left, look
+}
+
+// admit returns those of ops that are to be sent next and those to be sent after
+// them. It refuses those for which there is no room.
+func (s *session) admit(ops []*op) (now, later []*op, alive bool) {
+	for looked := false; ; looked = true {
+		s.l.mu.Lock()
+		var tries int64
+		for _, o := range ops {
+			tries += o.tries
+		}
+		left, look := s.l.room.left(s.l.held, tries)
+		if look && !looked {
+			s.l.mu.Unlock()
+			if !s.look() {
+				return nil, nil, false
+			}
+			continue
+		}
+		if left <= 0 && tries > 0 {
+			now = s.refuse(ops)
+			s.l.mu.Unlock()
+			return now, nil, true
+		}
+		s.l.mu.Unlock()
+		for n, o := range ops {
+			if left -= o.tries; o.tries > 0 && left < 0 {
+				return ops[:n], ops[n:], true
+			}
+		}
+		return ops, nil, true
+	}
+}
+
+// refuse answers those of ops that would take a lock, and returns the others. The mutex is held.
+func (s *session) refuse(ops []*op) (others []*op) {
+	r := &s.l.room
+	err := fmt.Errorf("%w: this Locker holds %d locks and all of the server %d, of a table of %d: hold fewer, or raise max_locks_per_transaction",
+		advisory.ErrLockTableFull, s.l.held, r.used+s.l.held-r.held, r.size)
+	for _, o := range ops {
+		if o.tries > 0 {
+			o.tell(false, 0, err)
+		} else {
+			others = append(others, o)
+		}
+	}
+	return others
+}
+
+// look counts the locks on the server.
+func (s *session) look() (alive bool) {
+	var used int64
+	var sent time.Time
+	var err error
+	for again := true; again; again = lockfn.Canceled(err) {
+		sent = time.Now()
+		err = s.conn.QueryRowContext(s.ctx, lockfn.LocksInUse).Scan(&used)
+	}
+	s.l.mu.Lock()
+	r := &s.l.room
+	r.looked, r.used, r.held = time.Now(), used, s.l.held
+	if err != nil && !lockfn.LinkGone(err) {
+		r.used, err = r.size, nil // no room for the query itself, say
+	}
+	s.l.mu.Unlock()
+	return s.finish(nil, sent, err, nil)
+}
