@@ -26,7 +26,7 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 		return lockfn.Error("lead", key, advisory.Exclusive, err)
 	}
 	for b := (backoff{}); ; b.pause(ctx) {
-		h, err := l.acquire(ctx, "lead", key, opts, false)
+		h, err := l.acquire(ctx, time.Now(), "lead", key, opts, false)
 		if h.hold != nil {
 			b = backoff{}
 			err = h.do(ctx, fn)

@@ -115,18 +115,17 @@ func notUnder(ctx context.Context, key advisory.Key) error {
 // TryLock makes one try. It is no round trip if this process has the key, and shares one
 // with all others that ask at the same time if not.
 func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
-	h, err := l.acquire(ctx, "try lock", key, opts, true)
+	h, err := l.acquire(ctx, time.Now(), "try lock", key, opts, true)
 	return h, h.hold != nil, err
 }
 
 // Lock waits until it has the lock.
 func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
-	return l.acquire(ctx, "lock", key, opts, false)
+	return l.acquire(ctx, time.Now(), "lock", key, opts, false)
 }
 
 // acquire returns the lock, or one that holds nothing.
-func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*handle, error) {
-	start := time.Now()
+func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*handle, error) {
 	s, err := l.ready(opts, key)
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
@@ -252,7 +251,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 	if fn == nil {
 		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
 	}
-	h, err := l.acquire(ctx, "try lock", key, opts, true)
+	h, err := l.acquire(ctx, time.Now(), "try lock", key, opts, true)
 	if h.hold == nil {
 		return false, err
 	}
@@ -264,7 +263,7 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 	if fn == nil {
 		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
 	}
-	h, err := l.acquire(ctx, "lock", key, opts, false)
+	h, err := l.acquire(ctx, time.Now(), "lock", key, opts, false)
 	if h.hold == nil {
 		return err
 	}

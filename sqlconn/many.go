@@ -18,7 +18,7 @@ import (
 // it got in vain, others may find those keys taken.
 func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
-	locks, missing, err := l.takeAll(ctx, "try lock all of", keys, opts, false)
+	locks, missing, err := l.takeAll(ctx, time.Now(), "try lock all of", keys, opts, false)
 	if err != nil || missing < len(keys) {
 		locks.Unlock()
 		return nil, false, err
@@ -39,7 +39,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	}
 	var locks advisory.Locks
 	for {
-		more, missing, err := l.takeAll(ctx, op, keys, opts, true)
+		more, missing, err := l.takeAll(ctx, start, op, keys, opts, true)
 		locks = append(locks, more[:min(missing, len(more))]...)
 		if err == nil && missing == len(keys) {
 			return locks, nil
@@ -53,18 +53,13 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 				remaining = append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
 			}
 			var lock advisory.Lock
-			lock, err = l.Lock(ctx, keys[0], remaining...)
+			lock, err = l.acquire(ctx, start, op, keys[0], remaining, false)
 			if err == nil {
 				locks = append(locks, lock)
 				if keys = keys[1:]; len(keys) == 0 {
 					return locks, nil
 				}
 				continue
-			}
-			if na, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
-				whole := *na
-				whole.Waited = time.Since(start)
-				err = &whole
 			}
 		}
 		locks.Unlock()
@@ -82,8 +77,7 @@ func first(keys []advisory.Key) advisory.Key {
 // takeAll tries all keys at once. It returns the locks up to the first that is missing,
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
-func (l *Locker) takeAll(ctx context.Context, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
-	start := time.Now()
+func (l *Locker) takeAll(ctx context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
 	s, err := l.ready(opts, keys...)
 	for _, k := range keys {
 		if err == nil {

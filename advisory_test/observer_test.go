@@ -1,0 +1,539 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// What a lock of any Locker is told of, the contract checks. Here are the sessions of
+// *sqlconn.Locker, its calls for several keys, and the calls of sqlconn and xact.
+
+// of returns the events of a kind.
+func (r *recorder) of(kind advisory.EventKind) (events []advisory.Event) {
+	for _, e := range r.all() {
+		if e.Kind == kind {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// tellsOf waits until there are n events of a kind.
+func (r *recorder) tellsOf(t *testing.T, n int, kind advisory.EventKind) []advisory.Event {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d %v", n, kind), func() bool { return len(r.of(kind)) >= n })
+	if events := r.of(kind); len(events) > n {
+		t.Errorf("%+v; want %d", events, n)
+	}
+	return r.of(kind)
+}
+
+func TestObserverOfALocker(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		var r recorder
+		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
+		r.are(t) // nothing is opened before it is needed
+		lock, _ := lockerTry(t, l, key, advisory.Label("account"))
+		pid := ask[int](t, p, "SELECT pid FROM pg_stat_activity WHERE application_name = 'observed'")
+		release(t, lock)
+		release(t, first(lockerTry(t, l, key)))
+		l.Close()
+		events := r.are(t, advisory.SessionOpened, advisory.Acquired, advisory.Released, advisory.Acquired, advisory.Released, advisory.SessionClosed)
+		for i, e := range events {
+			if e.PID != pid || e.Err != nil {
+				t.Errorf("%+v; want pid %d", e, pid)
+			}
+			if session := i == 0 || i == 5; session != e.Key.IsZero() || session && (e.Waited != 0 || e.Held != 0) {
+				t.Errorf("%+v", e)
+			}
+		}
+		if events[1].Label != "account" || events[2].Label != "account" || events[3].Label != "" {
+			t.Errorf("%+v", events)
+		}
+	})
+}
+
+func TestObserverOfACallIsToldInPlaceOfTheLockers(t *testing.T) {
+	p := drivers[0].open(t, pgtest.URL(t))
+	var ofLocker, ofCall recorder
+	l := p.locker(t, advisory.WithObserver(&ofLocker))
+	release(t, first(lockerTry(t, l, key, advisory.WithObserver(&ofCall))))
+	release(t, first(lockerTry(t, l, key, advisory.WithObserver(nil))))
+	ofCall.are(t, advisory.Acquired, advisory.Released)
+	ofLocker.are(t, advisory.SessionOpened, advisory.Acquired, advisory.Released)
+}
+
+func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		var r recorder
+		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
+		locks := advisory.Locks{first(lockerTry(t, l, key)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared))}
+		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+		pid := r.tellsOf(t, 1, advisory.SessionOpened)[0].PID
+		for _, e := range r.tellsOf(t, len(locks), advisory.Lost) {
+			if !errors.Is(e.Err, advisory.ErrLost) || e.PID != pid || e.Held <= 0 || e.Key.IsZero() {
+				t.Errorf("%+v", e)
+			}
+		}
+		if e := r.tellsOf(t, 1, advisory.SessionClosed)[0]; e.PID != pid || e.Err == nil {
+			t.Errorf("%+v", e)
+		}
+		locks.Unlock()
+		if events := r.of(advisory.Released); len(events) != 0 {
+			t.Errorf("%+v: each hold ends once", events)
+		}
+	})
+}
+
+// A release that fails for the session is gone is a loss, of which nobody had heard.
+func TestObserverIsToldOfALossThatTheReleaseFinds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l := p.locker(t, sqlconn.WithHeartbeat(999*time.Millisecond), sqlconn.WithApplicationName("observed"))
+		for range 5 {
+			var r recorder
+			lock, _ := lockerTry(t, l, key, advisory.WithObserver(&r))
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+			eventually(t, "the session has ended", func() bool {
+				return ask[int](t, p, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'observed'") == 0
+			})
+			if err := lock.Unlock(); !errors.Is(err, advisory.ErrLost) {
+				t.Errorf("Unlock: %v", err)
+			}
+			events := r.are(t, advisory.Acquired, advisory.Lost)
+			if !errors.Is(events[1].Err, advisory.ErrLost) {
+				t.Errorf("%+v", events[1])
+			}
+		}
+	})
+}
+
+func TestObserverIsToldWhatStayedInTheProcess(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		handedOver := false
+		// Only for a short time is a lock handed over, which a busy machine may miss.
+		for end := time.Now().Add(patience); !handedOver && time.Now().Before(end); {
+			var r, next recorder
+			lock, _ := lockerTry(t, l, key, advisory.WithObserver(&r))
+			got := make(chan advisory.Lock)
+			go func() {
+				lock, err := l.Lock(context.Background(), key, advisory.WithObserver(&next))
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}()
+			eventually(t, "it waits", func() bool { return l.Stats().Waiting == 1 })
+			release(t, lock)
+			release(t, <-got)
+			released, acquired := r.are(t, advisory.Acquired, advisory.Released)[1], next.are(t, advisory.Acquired, advisory.Released)[0]
+			if released.Local != acquired.Local {
+				t.Errorf("%+v, then %+v", released, acquired)
+			}
+			handedOver = acquired.Local
+		}
+		if !handedOver {
+			t.Error("never handed over")
+		}
+	})
+}
+
+func TestObserverOfCallsForSeveralKeys(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l, other := p.locker(t), p.locker(t)
+		keys := keysUpTo(3)
+		keysOf := func(events []advisory.Event) (keys []advisory.Key) {
+			for _, e := range events {
+				keys = append(keys, e.Key)
+			}
+			slices.SortFunc(keys, func(a, b advisory.Key) int {
+				x, _ := a.Int64()
+				y, _ := b.Int64()
+				return int(x - y)
+			})
+			return keys
+		}
+		observed := func(call func(advisory.SessionOption), kinds ...advisory.EventKind) []advisory.Event {
+			t.Helper()
+			var r recorder
+			call(advisory.WithObserver(&r))
+			return r.are(t, kinds...)
+		}
+		A, R, N := advisory.Acquired, advisory.Released, advisory.NotAcquired
+
+		events := observed(func(o advisory.SessionOption) {
+			locks, _, err := l.TryLockAll(t.Context(), keys, o)
+			if err != nil {
+				t.Error(err)
+			}
+			locks.Unlock()
+		}, A, A, A, R, R, R)
+		if !slices.Equal(keysOf(events[:3]), keys) || !slices.Equal(keysOf(events[3:]), keys) {
+			t.Errorf("%+v", events)
+		}
+
+		taken, _ := lockerTry(t, other, keys[0])
+		events = observed(func(o advisory.SessionOption) { l.TryLockAll(t.Context(), keys[:2], o) }, N, A, R)
+		if !slices.Equal(keysOf(events), []advisory.Key{keys[0], keys[1], keys[1]}) || events[0].Err != nil {
+			t.Errorf("%+v", events)
+		}
+		// A first try of a wait is no event.
+		events = observed(func(o advisory.SessionOption) {
+			l.LockAll(t.Context(), keys[:1], o, advisory.MaxWait(20*time.Millisecond))
+		}, N)
+		if e := events[0]; e.Key != keys[0] || !errors.Is(e.Err, advisory.ErrNotAcquired) {
+			t.Errorf("%+v", events)
+		}
+		events = observed(func(o advisory.SessionOption) {
+			got := make(chan advisory.Locks)
+			go func() {
+				locks, err := l.LockAll(context.Background(), keys[:1], o)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- locks
+			}()
+			eventually(t, "it waits", func() bool { return l.Stats().Waiting == 1 })
+			time.Sleep(20 * time.Millisecond)
+			release(t, taken)
+			(<-got).Unlock()
+		}, A, R)
+		if events[0].Waited < 20*time.Millisecond {
+			t.Errorf("%+v", events)
+		}
+
+		taken, _ = lockerTry(t, other, keys[0])
+		events = observed(func(o advisory.SessionOption) {
+			lock, err := l.LockAny(t.Context(), keys, o)
+			if err != nil {
+				t.Error(err)
+			}
+			lock.Unlock()
+		}, A, R)
+		if events[0].Key != keys[1] || events[1].Key != keys[1] {
+			t.Errorf("%+v", events)
+		}
+		events = observed(func(o advisory.SessionOption) {
+			l.TryLockAny(t.Context(), keys[:1], o)
+			l.LockAny(t.Context(), keys[:1], o, advisory.MaxWait(0))
+			l.LockAny(t.Context(), keys[:1], o, advisory.MaxWait(20*time.Millisecond))
+			l.LockAny(cancelled(t), keys[1:], o)
+		}, N, N, N, N)
+		if events[0].Err != nil || events[2].Waited < 20*time.Millisecond || !errors.Is(events[3].Err, context.Canceled) {
+			t.Errorf("%+v", events)
+		}
+		release(t, taken)
+
+		events = observed(func(o advisory.SessionOption) {
+			l.Semaphore(key, 3).Do(t.Context(), func(context.Context) error { return nil }, o, advisory.Label("slot"))
+		}, A, R)
+		if events[0].Key == key || events[0].Key != events[1].Key || events[0].Label != "slot" {
+			t.Errorf("%+v", events)
+		}
+		events = observed(func(o advisory.SessionOption) {
+			l.Lead(t.Context(), key, func(context.Context) error { return nil }, o)
+			l.Wrap(key, func(context.Context) error { return nil }, o)(t.Context())
+		}, A, R, A, R)
+		if events[0].Key != key || events[2].Key != key {
+			t.Errorf("%+v", events)
+		}
+	})
+}
+
+func TestObserverOfCallsOnAConn(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		a, b := p.conn(t), p.conn(t)
+		var r recorder
+		opts := []advisory.SessionOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(&r)}
+		tryLock(t, a, key, opts...)
+		unlock(t, a, key, opts...)
+		if err := sqlconn.Lock(t.Context(), a, key, opts...); err != nil {
+			t.Error(err)
+		}
+		unlock(t, a, key, opts...)
+		tryLock(t, b, key)
+		tryLock(t, a, key, opts...)
+		sqlconn.Lock(t.Context(), a, key, append(opts, advisory.MaxWait(20*time.Millisecond))...)
+		unlock(t, b, key)
+		p.do(t.Context(), key, func(context.Context, sqlconn.Conn) error { time.Sleep(20 * time.Millisecond); return nil }, opts...)
+		p.tryDo(t.Context(), key, func(context.Context, sqlconn.Conn) error { return errors.New("it fails") }, opts...)
+		p.do(t.Context(), key, func(ctx context.Context, conn sqlconn.Conn) error {
+			conn.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			return nil
+		}, opts...)
+		A, R, N, L := advisory.Acquired, advisory.Released, advisory.NotAcquired, advisory.Lost
+		events := r.are(t, A, R, A, R, N, N, A, R, A, R, A, L)
+		for _, e := range events {
+			isOf(t, e, key, advisory.Shared, "account")
+		}
+		if e := events[4]; e.Err != nil {
+			t.Errorf("a try: %+v", e)
+		}
+		if e := events[5]; !errors.Is(e.Err, advisory.ErrNotAcquired) || e.Waited < 20*time.Millisecond {
+			t.Errorf("a wait: %+v", e)
+		}
+		if e := events[7]; e.Held < 20*time.Millisecond || e.Err != nil {
+			t.Errorf("Do: %+v", e)
+		}
+		if e := events[11]; e.Held <= 0 || e.Err == nil {
+			t.Errorf("Do on a connection that has gone: %+v", e)
+		}
+	})
+}
+
+func TestObserverOfCallsInATransaction(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		var r recorder
+		opts := []advisory.TxOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(&r)}
+		tx := p.tx(t, nil)
+		ctx := t.Context()
+		if ok, err := xact.TryLock(ctx, tx, key, opts...); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		if err := xact.LockAll(ctx, tx, []advisory.Key{advisory.Int64(2), advisory.Int64(1)}, opts...); err != nil {
+			t.Error(err)
+		}
+		tx.Rollback() // of which the library does not know
+		conn := p.conn(t)
+		tryLock(t, conn, key)
+		tx = p.tx(t, nil)
+		xact.TryLock(ctx, tx, key, opts...)
+		xact.Lock(ctx, tx, key, append(opts, advisory.MaxWait(20*time.Millisecond))...)
+		tx.Rollback()
+		unlock(t, conn, key)
+		p.txDo(ctx, key, func(context.Context, xact.Tx) error { time.Sleep(20 * time.Millisecond); return nil }, opts...)
+		p.txTryDo(ctx, key, func(context.Context, xact.Tx) error { return errors.New("it fails") }, opts...)
+		func() {
+			defer func() { recover() }()
+			p.txDo(ctx, key, func(context.Context, xact.Tx) error { panic("panic") }, append(opts, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))...)
+		}()
+		A, R, N := advisory.Acquired, advisory.Released, advisory.NotAcquired
+		events := r.are(t, A, A, A, N, N, A, R, A, R, A, R)
+		for i, e := range events {
+			k := key
+			if i == 1 || i == 2 {
+				k = advisory.Int64(int64(i))
+			}
+			isOf(t, e, k, advisory.Shared, "account")
+			if i != 4 && e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+		if e := events[4]; !errors.Is(e.Err, advisory.ErrNotAcquired) || e.Waited < 20*time.Millisecond {
+			t.Errorf("a wait: %+v", e)
+		}
+		if e := events[6]; e.Held < 20*time.Millisecond {
+			t.Errorf("Do: %+v", e)
+		}
+	})
+}
+
+// Every kind of wait is told of once it has lasted, and goes on.
+func TestObserverIsToldOfLongWaits(t *testing.T) {
+	for _, d := range drivers[:2] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			p := d.open(t, pgtest.URL(t))
+			holder, l := p.locker(t), p.locker(t)
+			calls := map[string]func(k advisory.Key, o advisory.ObserverOption) error{
+				"Locker.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
+					return second(l.Lock(context.Background(), k, o))
+				},
+				"Locker.Lock, behind another of the process": func(k advisory.Key, o advisory.ObserverOption) error {
+					return second(holder.Lock(context.Background(), k, o))
+				},
+				"Locker.Do": func(k advisory.Key, o advisory.ObserverOption) error {
+					return l.Do(context.Background(), k, func(context.Context) error { return nil }, o)
+				},
+				"Locker.LockAll": func(k advisory.Key, o advisory.ObserverOption) error {
+					return second(l.LockAll(context.Background(), []advisory.Key{k}, o))
+				},
+				"Locker.LockAny": func(k advisory.Key, o advisory.ObserverOption) error {
+					return second(l.LockAny(context.Background(), []advisory.Key{k}, o))
+				},
+				"sqlconn.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
+					return sqlconn.Lock(context.Background(), p.conn(t), k, o)
+				},
+				"sqlconn.Lock, PlainWait": func(k advisory.Key, o advisory.ObserverOption) error {
+					return sqlconn.Lock(context.Background(), p.conn(t), k, o, sqlconn.PlainWait())
+				},
+				"xact.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
+					return xact.Lock(context.Background(), p.tx(t, nil), k, o)
+				},
+				"xact.Do": func(k advisory.Key, o advisory.ObserverOption) error {
+					return p.txDo(context.Background(), k, func(context.Context, xact.Tx) error { return nil }, o)
+				},
+			}
+			var locks advisory.Locks
+			var wg sync.WaitGroup
+			recorders := map[string]*recorder{}
+			for name, call := range calls {
+				k := advisory.Name(name)
+				lock, _ := lockerTry(t, holder, k)
+				locks = append(locks, lock)
+				r := &recorder{}
+				recorders[name] = r
+				wg.Go(func() {
+					if err := call(k, advisory.WithObserver(r)); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			for name, r := range recorders {
+				eventually(t, name+" is told of", func() bool { return len(r.all()) > 0 })
+				if e := r.all()[0]; e.Kind != advisory.Waiting || e.Key != advisory.Name(name) || e.Waited < 5*time.Second || e.Err != nil {
+					t.Errorf("%s: %+v", name, e)
+				}
+			}
+			if err := locks.Unlock(); err != nil {
+				t.Error(err)
+			}
+			wg.Wait()
+			for name, r := range recorders {
+				if got := slices.Index(r.kinds(), advisory.Acquired); got < 1 || slices.Contains(r.kinds()[got:], advisory.Waiting) {
+					t.Errorf("%s: %+v", name, r.all())
+				}
+			}
+		})
+	}
+}
+
+// A blocker is an Observer that does not return from events of one kind before it is let go.
+type blocker struct {
+	kind    advisory.EventKind
+	blocked chan struct{} // gets one for each
+	letGo   chan struct{}
+}
+
+func newBlocker(kind advisory.EventKind) *blocker {
+	return &blocker{kind, make(chan struct{}, 100), make(chan struct{})}
+}
+
+func (b *blocker) Observe(_ context.Context, e advisory.Event) {
+	if e.Kind == b.kind {
+		b.blocked <- struct{}{}
+		<-b.letGo
+	}
+}
+
+func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		b := newBlocker(advisory.Lost)
+		ofLocker := newBlocker(advisory.SessionClosed)
+		var r recorder
+		l := p.locker(t, advisory.WithObserver(ofLocker), sqlconn.WithApplicationName("observed"))
+		var locks advisory.Locks
+		for i, k := range keysUpTo(10) {
+			var o advisory.Observer = b
+			if i%2 == 1 {
+				o = &r
+			}
+			locks = append(locks, first(lockerTry(t, l, k, advisory.WithObserver(o))))
+		}
+		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+		for _, lock := range locks {
+			ended(t, lock.Context(), advisory.ErrLost)
+		}
+		for range 5 {
+			receive(t, b.blocked)
+		}
+		receive(t, ofLocker.blocked)
+		r.are(t, advisory.Acquired, advisory.Acquired, advisory.Acquired, advisory.Acquired, advisory.Acquired, advisory.Lost, advisory.Lost, advisory.Lost, advisory.Lost, advisory.Lost)
+		// The Locker goes on.
+		eventually(t, "the key is free", func() bool {
+			lock, ok := lockerTry(t, l, keysUpTo(1)[0])
+			if ok {
+				release(t, lock)
+			}
+			return ok
+		})
+		if err := locks.Unlock(); !errors.Is(err, advisory.ErrLost) {
+			t.Error(err)
+		}
+		close(b.letGo)
+		close(ofLocker.letGo)
+	})
+}
+
+func TestObserverThatBlocksHoldsUpItsCallAlone(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		for _, kind := range []advisory.EventKind{advisory.Acquired, advisory.Released} {
+			b := newBlocker(kind)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				l.Do(context.Background(), key, func(context.Context) error { return nil }, advisory.WithObserver(b))
+			}()
+			receive(t, b.blocked)
+			for _, k := range keysUpTo(10) {
+				release(t, first(lockerTry(t, l, k)))
+			}
+			if _, free := lockerTry(t, l, key); free != (kind == advisory.Released) {
+				t.Errorf("told of %v: free: %v", kind, free)
+			}
+			close(b.letGo)
+			receive(t, done)
+			if kind == advisory.Acquired {
+				eventually(t, "it is free", func() bool { return !l.Holds(key) })
+			}
+		}
+	})
+}
+
+// observing is an Observer that looks up a lock and asks the Locker back.
+type observing struct {
+	recorder
+	l *sqlconn.Locker
+}
+
+func (o *observing) Observe(ctx context.Context, e advisory.Event) {
+	o.l.Stats()
+	o.l.Holds(e.Key)
+	if e.Kind == advisory.Acquired {
+		lock, ok, err := o.l.TryLock(context.Background(), advisory.Int64(1))
+		if !ok || err != nil {
+			e.Err = errors.Join(errors.New("the Locker does not answer"), err)
+		}
+		lock.Unlock()
+	}
+	if v := ctx.Value(word{}); v != "here" {
+		e.Err = errors.Join(e.Err, fmt.Errorf("ctx has %v", v))
+	}
+	o.recorder.Observe(ctx, e)
+}
+
+func TestObserverMayAskTheLockerAndHasTheValuesOfCtx(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		o := &observing{l: p.locker(t, sqlconn.WithApplicationName("observed"))}
+		ctx := context.WithValue(t.Context(), word{}, "here")
+		if err := o.l.Do(ctx, key, func(context.Context) error { return nil }, advisory.WithObserver(o)); err != nil {
+			t.Error(err)
+		}
+		err := o.l.Do(ctx, key, func(ctx context.Context) error {
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+			<-ctx.Done()
+			return nil
+		}, advisory.WithObserver(o))
+		if !errors.Is(err, advisory.ErrLost) {
+			t.Error(err)
+		}
+		events := o.are(t, advisory.Acquired, advisory.Released, advisory.Acquired, advisory.Lost)
+		for _, e := range events[:3] {
+			if e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
