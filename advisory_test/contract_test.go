@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory/locktest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -125,9 +127,16 @@ func newLocktestWorld(t *testing.T) *world {
 	}
 }
 
+// eachDriverOfPools is eachDriver for what takes a *sql.DB: sqlx makes no difference to it.
+func eachDriverOfPools(t *testing.T, test func(t *testing.T, p *pool)) {
+	for _, d := range drivers[:2] {
+		t.Run(d.name, func(t *testing.T) { test(t, d.open(t, pgtest.URL(t))) })
+	}
+}
+
 func TestContractOfLocker(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
-		for i, name := range slices.Sorted(mapKeys(contract)) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
+		for i, name := range slices.Sorted(maps.Keys(contract)) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				contract[name](t, newLockerWorld(t, p, i))
@@ -136,14 +145,17 @@ func TestContractOfLocker(t *testing.T) {
 	})
 }
 
-func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
-	return func(yield func(K) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
+func TestTokenIsZeroWithoutFencing(t *testing.T) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
+		l := p.locker(t)
+		for _, m := range modes {
+			lock, _ := lockerTry(t, l, key, m)
+			if lock.Token() != 0 {
+				t.Errorf("%d", lock.Token())
 			}
+			release(t, lock)
 		}
-	}
+	})
 }
 
 func newLockerWorld(t *testing.T, p *pool, i int) *world {

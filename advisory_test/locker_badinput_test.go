@@ -131,6 +131,8 @@ func TestLockerWithOptionsThatMakeNoSense(t *testing.T) {
 		{"WithFailover(-1m0s)", []sqlconn.LockerOption{sqlconn.WithFailover(-time.Minute)}},
 		{"WithFailover(3.999s)", []sqlconn.LockerOption{sqlconn.WithFailover(3999 * time.Millisecond)}},
 		{"WithFailover(-2562047h47m16.854775808s)", []sqlconn.LockerOption{sqlconn.WithFailover(math.MinInt64)}},
+		{"WithFailover(2562047h47m16.854775807s)", []sqlconn.LockerOption{sqlconn.WithFailover(math.MaxInt64)}},
+		{"WithFailover(9h0m1s)", []sqlconn.LockerOption{sqlconn.WithFailover(9*time.Hour + time.Second)}},
 		{"WithFailover(4s) is too short for WithHeartbeat(900ms)", []sqlconn.LockerOption{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(900 * time.Millisecond)}},
 		{"WithMaxConns(1)", []sqlconn.LockerOption{sqlconn.WithMaxConns(1)}},
 		{"WithMaxConns(0)", []sqlconn.LockerOption{sqlconn.WithMaxConns(0)}},
@@ -176,7 +178,7 @@ func TestLockerWithBoundsThatMakeSense(t *testing.T) {
 	for _, opts := range [][]sqlconn.LockerOption{
 		{sqlconn.WithFailover(4 * time.Second)},
 		{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(500 * time.Millisecond)},
-		{sqlconn.WithFailover(time.Hour), sqlconn.WithHeartbeat(999 * time.Millisecond)},
+		{sqlconn.WithFailover(9 * time.Hour), sqlconn.WithHeartbeat(999 * time.Millisecond)},
 		{sqlconn.WithHeartbeat(time.Millisecond)},
 		{sqlconn.WithMaxConns(2), advisory.WithObserver(nil)},
 		{sqlconn.WithMaxConns(math.MaxInt), sqlconn.WithApplicationName("it's\n" + strings.Repeat("long ", 20))},
@@ -192,7 +194,7 @@ func TestLockerWithBoundsThatMakeSense(t *testing.T) {
 func first[T, U any](v T, _ U) T { return v }
 
 func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l := p.locker(t)
 		everyCall(t, l, advisory.Key{}, nil, func(name string, err error) {
 			if !errors.Is(err, advisory.ErrInvalidKey) {
@@ -236,7 +238,7 @@ func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
 }
 
 func TestKeyGivenTwiceIsTakenOnce(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		a, b := p.locker(t), p.locker(t)
 		twice := []advisory.Key{key, advisory.Pair(0, 4820), key, advisory.Int64(-1), advisory.Pair(0, 4820)}
 		once := func(locks advisory.Locks, err error) {
@@ -270,7 +272,7 @@ func TestKeyGivenTwiceIsTakenOnce(t *testing.T) {
 }
 
 func TestLockerCallsAfterClose(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		for _, used := range []bool{false, true} {
 			l := sqlconn.NewLocker(p.DB)
 			if used {
@@ -303,7 +305,7 @@ func TestLockerCallsAfterClose(t *testing.T) {
 }
 
 func TestLockerCallsAfterThePoolIsClosed(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l := p.locker(t)
 		p.DB.Close()
 		for name, call := range plainCalls {
@@ -316,7 +318,7 @@ func TestLockerCallsAfterThePoolIsClosed(t *testing.T) {
 // A pool of one connection has none left for the work once the Locker has taken it: that
 // would hang, without a word.
 func TestPoolOfOneConnectionIsToldNotToWork(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		p.SetMaxOpenConns(1)
 		l := p.locker(t)
 		everyCall(t, l, key, nil, func(name string, err error) { says(t, name, err, "MaxOpenConns 1") })
@@ -334,7 +336,7 @@ func TestPoolOfOneConnectionIsToldNotToWork(t *testing.T) {
 }
 
 func TestSessionLockerWithArgumentsThatMakeNoSense(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		conn, err := p.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)

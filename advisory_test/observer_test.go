@@ -40,7 +40,7 @@ func (r *recorder) tellsOf(t *testing.T, n int, kind advisory.EventKind) []advis
 }
 
 func TestObserverOfALocker(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		var r recorder
 		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
 		r.are(t) // nothing is opened before it is needed
@@ -75,7 +75,7 @@ func TestObserverOfACallIsToldInPlaceOfTheLockers(t *testing.T) {
 }
 
 func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		var r recorder
 		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
 		locks := advisory.Locks{first(lockerTry(t, l, key)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared))}
@@ -98,7 +98,7 @@ func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
 
 // A release that fails for the session is gone is a loss, of which nobody had heard.
 func TestObserverIsToldOfALossThatTheReleaseFinds(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l := p.locker(t, sqlconn.WithHeartbeat(999*time.Millisecond), sqlconn.WithApplicationName("observed"))
 		for range 5 {
 			var r recorder
@@ -119,7 +119,7 @@ func TestObserverIsToldOfALossThatTheReleaseFinds(t *testing.T) {
 }
 
 func TestObserverIsToldWhatStayedInTheProcess(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l := p.locker(t)
 		handedOver := false
 		// Only for a short time is a lock handed over, which a busy machine may miss.
@@ -150,7 +150,7 @@ func TestObserverIsToldWhatStayedInTheProcess(t *testing.T) {
 }
 
 func TestObserverOfCallsForSeveralKeys(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l, other := p.locker(t), p.locker(t)
 		keys := keysUpTo(3)
 		keysOf := func(events []advisory.Event) (keys []advisory.Key) {
@@ -428,7 +428,7 @@ func (b *blocker) Observe(_ context.Context, e advisory.Event) {
 }
 
 func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		b := newBlocker(advisory.Lost)
 		ofLocker := newBlocker(advisory.SessionClosed)
 		var r recorder
@@ -467,7 +467,7 @@ func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
 }
 
 func TestObserverThatBlocksHoldsUpItsCallAlone(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		l := p.locker(t)
 		for _, kind := range []advisory.EventKind{advisory.Acquired, advisory.Released} {
 			b := newBlocker(kind)
@@ -515,7 +515,7 @@ func (o *observing) Observe(ctx context.Context, e advisory.Event) {
 }
 
 func TestObserverMayAskTheLockerAndHasTheValuesOfCtx(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		o := &observing{l: p.locker(t, sqlconn.WithApplicationName("observed"))}
 		ctx := context.WithValue(t.Context(), word{}, "here")
 		if err := o.l.Do(ctx, key, func(context.Context) error { return nil }, advisory.WithObserver(o)); err != nil {

@@ -72,7 +72,7 @@ func TestSemaphoreSlotsNeverChange(t *testing.T) {
 
 // A fleet goes from one n to another: whoever comes, no more than the larger are in.
 func TestSemaphoresOfThreeAndFiveSideBySide(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
+	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		small, large := p.locker(t).Semaphore(key, 3), p.locker(t).Semaphore(key, 5)
 		var bySmall, inAll, most, mostBySmall, done atomic.Int64
 		raise := func(max *atomic.Int64, n int64) {

@@ -20,8 +20,8 @@ type lockerOption func(*advisory.LockerSettings)
 func (f lockerOption) ApplyLocker(s *advisory.LockerSettings) { f(s) }
 
 // WithFailover sets the time within which the lock of a holder that vanished without a
-// word is free again; 15 s by default, and no less than 4 s. The holder's Context
-// has ended before that, by a stop margin of at least a second.
+// word is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
+// Context has ended before that, by a stop margin of at least a second.
 func WithFailover(d time.Duration) LockerOption {
 	return lockerOption(func(s *advisory.LockerSettings) { s.Failover = d })
 }
@@ -65,6 +65,7 @@ const (
 	defaultHeartbeat = 500 * time.Millisecond
 	defaultMaxConns  = 4
 	minFailover      = 4 * time.Second
+	maxFailover      = 9 * time.Hour // kernels take no more for tcp_keepalives_idle
 	longestSlice     = 8 * time.Second
 )
 
@@ -134,6 +135,8 @@ func lockerSettings(opts []LockerOption) (advisory.LockerSettings, error) {
 		return s, fmt.Errorf("pgadvisory: WithHeartbeat(%v): it must be less than 1s, and at least 1ms", s.Heartbeat)
 	case s.Failover < minFailover:
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at least %v", s.Failover, minFailover)
+	case s.Failover > maxFailover:
+		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at most %v", s.Failover, maxFailover)
 	case t.deadline < 2*s.Heartbeat:
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
 	case s.Observer != nil && given.IsNil(s.Observer):
