@@ -133,7 +133,9 @@ func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...ad
 	return h, true, nil
 }
 
-// LockAny waits until it has one of the keys: the first that is free.
+// LockAny waits until it has one of the keys: the first that is free. If several become
+// free at once it may get more than one for a moment, in which a try of another finds
+// them taken.
 func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
 	const op = "lock any of"
 	start := time.Now()
