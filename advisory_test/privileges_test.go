@@ -22,20 +22,14 @@ type adversity struct {
 	setUp []string // statements of a superuser in the role's database; ROLE is the role
 }
 
-// The waits of the first ones are not beside others, which would make statements slow.
-var adversities = [][]adversity{{
-	{"short timeouts", false, "", []string{
-		"ALTER ROLE ROLE SET statement_timeout = '200ms'",
-		"ALTER ROLE ROLE SET lock_timeout = '100ms'",
-	}},
-}, {
+var adversities = []adversity{
 	{"no right to plpgsql", true, "", []string{"REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC"}},
 	{"no plpgsql", true, "", []string{"DROP EXTENSION plpgsql"}},
 	{"short deadlock_timeout", true, "", []string{"ALTER ROLE ROLE SET deadlock_timeout = '10ms'"}},
 	{"functions of the same names", false,
 		"DO $$BEGIN PERFORM pg_try_advisory_lock(1), min(1), pg_backend_pid(); ASSERT false; EXCEPTION WHEN SQLSTATE 'EVIL0' THEN NULL; END$$",
 		append(evilFunctions(), "ALTER ROLE ROLE SET search_path = evil, pg_catalog")},
-}}
+}
 
 // evilFunctions puts in a schema what this module calls, and reads, by the same names.
 func evilFunctions() []string {
@@ -105,32 +99,40 @@ func evilFunctions() []string {
 func TestWaitsInAdversity(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_connections=300")
-	for _, these := range adversities {
-		atOnce(t, func(all *together) {
-			for _, a := range these {
-				for _, d := range drivers {
-					all.run(a.name+"/"+d.name, func(t *testing.T) { a.test(t, server, d) })
-				}
+	atOnce(t, func(all *together) {
+		for _, a := range adversities {
+			for _, d := range drivers {
+				all.run(a.name+"/"+d.name, func(t *testing.T) { a.test(t, server, d) })
 			}
-		})
-	}
+		}
+	})
 }
 
-func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
+// adverse opens a pool of the role, and one of a superuser to the same database.
+func adverse(t *testing.T, server *pgtest.Server, d driver, setUp []string) (p, watch *pool) {
+	t.Helper()
 	roleURL := unprivileged(t, server)
 	u, err := url.Parse(roleURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	role := u.User.Username()
-	super, _ := url.Parse(server.URL())
+	super, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
 	u.User = super.User
-	watch := drivers[0].open(t, u.String())
-	for _, s := range a.setUp {
+	watch = drivers[0].open(t, u.String())
+	for _, s := range setUp {
 		doSQL(t, watch, strings.NewReplacer("ROLE ROLE", "ROLE "+role, "TO ROLE", "TO "+role).Replace(s))
 	}
-	p := d.open(t, roleURL)
+	p = d.open(t, roleURL)
 	p.url = watch.url
+	return p, watch
+}
+
+func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
+	p, watch := adverse(t, server, d, a.setUp)
 	if a.check != "" {
 		doSQL(t, p, a.check)
 	}

@@ -15,8 +15,15 @@ import "github.com/pgadvisory/pgadvisory/advisory"
 // The column of pg_stat_activity that it needs is open to sessions of one role, and
 // to all who have pg_read_all_stats. pg_stat_activity stays as it was first seen
 // in a transaction, hence the first statement.
-func Deadlock(k advisory.Key, m advisory.Mode) string {
-	return Waits(k, m) + "SELECT pg_catalog.pg_stat_clear_snapshot(); " + deadlock
+//
+// alone: no transaction of the caller's is open, so that no statement_timeout need end
+// it either. It is more than a try, and may take a while on a busy server.
+func Deadlock(k advisory.Key, m advisory.Mode, alone bool) string {
+	first := "SELECT pg_catalog.pg_stat_clear_snapshot()"
+	if alone {
+		first += ", " + setLocal("statement_timeout", "0")
+	}
+	return Waits(k, m) + first + "; " + deadlock
 }
 
 const deadlock = `WITH RECURSIVE

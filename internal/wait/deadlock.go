@@ -40,7 +40,7 @@ func (w *Wait) lookForDeadlock() error {
 	if now.Before(w.watch.next) {
 		return nil
 	}
-	rows, err := w.Session.Exec(lockfn.Deadlock(w.Key, w.Settings.Mode))
+	rows, err := w.Session.Exec(lockfn.Deadlock(w.Key, w.Settings.Mode, w.alone))
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type Wait struct {
 	Key      advisory.Key
 	Start    time.Time
 
+	alone bool // it waits in slices, so no transaction of the caller's is open
 	pause time.Duration
 	watch watch
 	long  long
@@ -75,6 +76,7 @@ func (w *Wait) Slice(before string, length time.Duration) (granted bool, err err
 	if end, ok := w.Limit.Deadline(); ok {
 		length = max(min(length, time.Until(end)), time.Millisecond)
 	}
+	w.alone = true
 	rows, err := w.Exec(before + lockfn.Slice(w.Key, w.Settings.Mode, length))
 	if err != nil {
 		return false, err

@@ -1,0 +1,94 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+)
+
+// The timeouts of the role, shorter than a slice, end no wait on the server.
+func TestShortTimeoutsDoNotEndAWait(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	atOnce(t, func(all *together) {
+		for _, d := range drivers {
+			all.run(d.name, func(t *testing.T) {
+				p, watch := adverse(t, server, d, []string{
+					"ALTER ROLE ROLE SET statement_timeout = '200ms'",
+					"ALTER ROLE ROLE SET lock_timeout = '100ms'",
+				})
+				holder := watch.conn(t)
+				tryLock(t, holder, key)
+				done := make(chan error, len(kinds))
+				n := 0
+				for _, kind := range kinds {
+					if !kind.sliced {
+						continue
+					}
+					n++
+					go func() {
+						for {
+							err := kind.wait(context.Background(), p, key, func() {})
+							// On a busy machine a plain statement may be too slow for such a timeout.
+							if timedOut(err) {
+								continue
+							}
+							if err != nil {
+								err = errors.Join(errors.New(kind.name), err)
+							}
+							done <- err
+							return
+						}
+					}()
+				}
+				eventually(t, "all wait on the server", func() bool { _, waiting := p.locks(t); return waiting == n })
+				select {
+				case err := <-done:
+					t.Fatalf("a wait ended before the lock was free: %v", err)
+				case <-time.After(1800 * time.Millisecond): // with two looks for a deadlock
+				}
+				unlock(t, holder, key)
+				for range n {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+				p.noLocks(t)
+				for _, statement := range failed(t, server, p) {
+					if !strings.Contains(statement, "DO $") && !strings.Contains(statement, "pg_stat_clear_snapshot") {
+						t.Logf("timed out, but a plain statement: %s", statement)
+						continue
+					}
+					t.Errorf("timed out: %s", statement)
+				}
+			})
+		}
+	})
+}
+
+func timedOut(err error) bool {
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && e.SQLState() == "57014"
+}
+
+// failed returns the statements of which the server's log says that they failed, of the
+// pool's database.
+func failed(t testing.TB, s *pgtest.Server, p *pool) (statements []string) {
+	t.Helper()
+	complaints(t, s, p) // waits until all are in the log
+	u, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := regexp.MustCompile(`(?m)\] ` + regexp.QuoteMeta(strings.TrimPrefix(u.Path, "/")) + `/\S* STATEMENT:\s*(.*)$`)
+	for _, m := range of.FindAllStringSubmatch(s.Log(), -1) {
+		statements = append(statements, m[1])
+	}
+	return statements
+}
