@@ -45,6 +45,7 @@ type hold struct {
 	mode    advisory.Mode
 	since   time.Time // the server granted it
 	users   map[*handle]struct{}
+	wanted  bool  // somebody waits for it on the server, as of the last ping
 	dead    error // it is gone with its session
 }
 
@@ -131,7 +132,7 @@ func (g *gate) pop() {
 
 // fits reports whether r can have its lock by what is held already.
 func (h *hold) fits(r *request) bool {
-	return h.dead == nil && h.mode == advisory.Shared && r.settings.Mode == advisory.Shared
+	return h.dead == nil && !h.wanted && h.mode == advisory.Shared && r.settings.Mode == advisory.Shared
 }
 
 // advance serves the front of the queue as far as it can be served now.

@@ -90,10 +90,32 @@ func (s *session) lose(cause error) {
 		s.cancel()
 	}
 	s.nudge()
+	s.l.keepGuard()
 	if s.open {
 		pid := s.pid
 		go s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid, Err: cause})
 	}
+}
+
+// keepGuard sees to it that there is a front session, which guards the sessions that
+// wait. The mutex is held.
+func (l *Locker) keepGuard() {
+	waits := false
+	for s := range l.sessions {
+		waits = waits || s.waitFor != nil
+	}
+	if l.front != nil || l.closed || !waits {
+		return
+	}
+	if d := time.Until(l.noMore); d > 0 {
+		time.AfterFunc(d, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.keepGuard()
+		})
+		return
+	}
+	l.frontSession()
 }
 
 // returned takes note that a caller of a lost lock has returned. The mutex is held.

@@ -453,25 +453,56 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 }
 
 // ping keeps the session alive and, if it is the front session, the waiters out of the
-// way of others.
+// way of others. Readers it keeps out of the way of writers.
 func (s *session) ping() {
 	s.l.mu.Lock()
 	text := lockfn.Ping
 	if s.l.front == s {
-		if pids := s.l.slicing(); len(pids) > 0 {
-			text = lockfn.Guard(pids)
+		if waiters, leaving := s.l.slicing(); len(waiters) > 0 {
+			text = lockfn.Guard(waiters, leaving)
 		}
 	} else if len(s.holds) == 0 && s.waitFor == nil && time.Since(s.idle) > idleTime {
 		s.stop = true
+	}
+	shared := false
+	for _, h := range s.holds {
+		shared = shared || h.mode == advisory.Shared
 	}
 	s.l.mu.Unlock()
 	sent := time.Now()
 	s.pinged = sent
 	_, err := s.conn.ExecContext(s.ctx, text)
-	if lockfn.Canceled(err) {
-		err = nil // one that came too late for a slice, say; it is an answer
+	if err != nil && !lockfn.LinkGone(err) {
+		err = nil // an answer, too: a cancel that came too late for a slice, say
 	}
-	s.finish(nil, sent, err, nil)
+	if s.finish(nil, sent, err, nil) && shared {
+		s.yield()
+	}
+}
+
+// yield has no more readers join a lock that somebody waits for on the server: there may
+// always be one.
+func (s *session) yield() {
+	wanted := map[advisory.Key]bool{}
+	sent := time.Now()
+	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Wanted, nil, func(rows *sql.Rows) error {
+		l, err := lockfn.ScanHeld(rows)
+		wanted[l.Key] = true
+		return err
+	})
+	if err != nil && !lockfn.LinkGone(err) {
+		return // the next ping asks again
+	}
+	if !s.finish(nil, sent, err, nil) {
+		return
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for k, h := range s.holds {
+		if h.wanted = wanted[k]; !h.wanted {
+			h.gate.advance()
+		}
+	}
 }
 
 // connectTime bounds the wait for a connection.

@@ -3,10 +3,8 @@ package sqlconn
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
@@ -113,14 +111,18 @@ func (l *Locker) poll() {
 	}
 }
 
-// slicing lists the pids of the sessions that wait on the server. The mutex is held.
-func (l *Locker) slicing() (pids []int) {
+// slicing lists the pids of the sessions that wait on the server, and of those among them
+// that are to wait no more. The mutex is held.
+func (l *Locker) slicing() (waiters, leaving []int) {
 	for s := range l.sessions {
 		if s.slicing {
-			pids = append(pids, s.pid)
+			waiters = append(waiters, s.pid)
+			if s.hurried {
+				leaving = append(leaving, s.pid)
+			}
 		}
 	}
-	return pids
+	return waiters, leaving
 }
 
 // hurry ends the session's slice: its callers are gone, or want another mode. The mutex
@@ -135,9 +137,10 @@ func (s *session) hurry() {
 		return
 	}
 	pid := s.pid
+	// If that comes before it waits, the next ping does it again.
 	front.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
-			_, err := conn.ExecContext(ctx, lockfn.Cancel([]int{pid}))
+			_, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{pid}))
 			return err
 		},
 		done: func(bool, uint64, error) {},
@@ -168,9 +171,13 @@ func (s *session) slice(g *gate) {
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		token, err = s.drawToken()
 	}
+	var failed error
 	if err != nil && lockfn.SQLState(err) != "" {
 		// A cancel that hit the end of the slice may have left the lock behind.
-		rows = lockfn.SliceTimeout
+		rows = lockfn.SliceCanceled
+		if !lockfn.Canceled(err) {
+			failed = lockfn.Meaning(err)
+		}
 		for again := true; again; again = lockfn.Canceled(err) {
 			_, err = s.conn.ExecContext(s.ctx, lockfn.UnlockIfHeld(key, mode))
 		}
@@ -188,14 +195,16 @@ func (s *session) slice(g *gate) {
 	}
 	s.heard(sent)
 	s.watch.Reset(s.l.times.deadline - time.Since(sent))
+	// A deadlock that the server found is none: nobody waits for a session that waits but
+	// for the end of its slice, CREATE INDEX CONCURRENTLY by the holder of the lock, say.
 	switch {
 	case rows == lockfn.SliceGranted:
 		s.waitFor, g.waiter = nil, nil
 		g.granted(s, mode, token)
-	case rows == lockfn.SliceDeadlock && len(g.queue) > 0:
+	case failed != nil && len(g.queue) > 0:
 		r := g.queue[0]
 		s.slept(g)
-		g.fail(r, fmt.Errorf("%w, found by the server: release what is held and try again", advisory.ErrDeadlock))
+		g.fail(r, failed)
 	case s.hurried || len(g.queue) == 0 || g.queue[0].settings.Mode != s.waitMode:
 		s.slept(g)
 	case len(s.l.polled) > 0:

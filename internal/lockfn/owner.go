@@ -36,19 +36,19 @@ const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database,
 const Ping = "SELECT 1"
 
 // Guard is a ping that also cancels the slices of those waiters, by pid, for whose
-// transaction somebody waits: CREATE INDEX CONCURRENTLY, say.
-func Guard(pids []int) string {
-	return "SELECT pg_catalog.pg_cancel_backend(w.pid) FROM pg_catalog.pg_locks w JOIN pg_catalog.pg_locks b " +
-		"ON b.locktype = 'virtualxid' AND NOT b.granted AND w.locktype = 'virtualxid' AND w.granted AND w.virtualxid = b.virtualxid " +
-		"WHERE w.pid = ANY ('{" + joined(pids) + "}'::pg_catalog.int4[])"
+// transaction somebody waits, CREATE INDEX CONCURRENTLY, say; and of those that are to
+// wait no more. It cancels only what waits for its lock now: before and after that, a
+// cancel would be an error in the server's log.
+func Guard(waiters, leaving []int) string {
+	return "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND NOT a.granted " +
+		"AND (a.pid = ANY ('{" + joined(leaving) + "}'::pg_catalog.int4[]) OR a.pid = ANY ('{" + joined(waiters) + "}'::pg_catalog.int4[]) " +
+		"AND EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction))"
 }
 
-// Cancel ends the slice of a waiter whose callers are gone. Of one that is gone itself
-// it does not complain in the server's log.
-func Cancel(pids []int) string {
-	return "SELECT pg_catalog.pg_cancel_backend(p) FROM pg_catalog.unnest('{" + joined(pids) + "}'::pg_catalog.int4[]) p " +
-		"WHERE EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(p))"
-}
+// Wanted lists those locks of the session at hand that others wait for, as [ScanHeld]
+// reads them, without their modes.
+const Wanted = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, '' FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' " +
+	"GROUP BY l.database, l.classid, l.objid, l.objsubid HAVING pg_catalog.bool_or(l.pid = pg_catalog.pg_backend_pid() AND l.granted) AND pg_catalog.bool_or(NOT l.granted)"
 
 func joined(pids []int) string {
 	s := make([]string, len(pids))

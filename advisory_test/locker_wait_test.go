@@ -1,0 +1,174 @@
+package advisory_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// Lockers that wait, in long slices, are in nobody's way: CREATE INDEX CONCURRENTLY, by the
+// session that holds the lock and by another, waits for none of them.
+func TestLockersThatWaitAreInNobodysWay(t *testing.T) {
+	t.Parallel()
+	// A server that sees a deadlock later than by default: this machine may be slow.
+	server := pgtest.NewServer(t, "deadlock_timeout=5s")
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			all.run(d.name, func(t *testing.T) { waitInNobodysWay(t, d, server) })
+		}
+	})
+}
+
+func waitInNobodysWay(t *testing.T, d driver, server *pgtest.Server) {
+	p := d.open(t, server.Database(t))
+	doSQL(t, p, "CREATE TABLE items AS SELECT n FROM generate_series(1, 1000) n")
+	holder := p.conn(t)
+	tryLock(t, holder, key)
+	var waiting sync.WaitGroup
+	for _, name := range []string{"idle", "busy", "bereft"} {
+		l := p.locker(t, sqlconn.WithApplicationName(name), sqlconn.WithFailover(time.Minute)) // in slices of 8 s
+		for _, m := range modes {
+			waiting.Go(func() {
+				lock, err := l.Lock(context.Background(), key, m)
+				if err == nil {
+					err = lock.Unlock()
+				}
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		if name == "busy" { // its sessions have no time for anything else
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for g := range 4 {
+				go func() {
+					for ctx.Err() == nil {
+						if lock, ok, _ := l.TryLock(context.Background(), advisory.Pair(1, int32(g))); ok {
+							lock.Unlock()
+						}
+					}
+				}()
+			}
+		}
+	}
+	waits := func(n int) {
+		t.Helper()
+		eventually(t, "all wait", func() bool { _, w := p.locks(t); return w == n })
+	}
+	waits(3)
+	// One loses the session that takes the locks which are free; the other still waits.
+	if n := ask[int](t, p, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE application_name = 'bereft' AND datname = current_database() AND state = 'idle'`); n != 1 {
+		t.Fatalf("%d sessions were terminated", n)
+	}
+	time.Sleep(2 * heartbeat) // it is told
+
+	for i := range 3 {
+		for who, by := range map[string]sqlconn.Conn{"the holder": holder, "a third": p.conn(t)} {
+			waits(3)
+			start := time.Now()
+			if _, err := by.ExecContext(context.Background(), fmt.Sprintf("CREATE INDEX CONCURRENTLY i%d_%d ON items (n)", i, len(who))); err != nil {
+				t.Errorf("by %s: %v", who, err)
+			}
+			t.Logf("CREATE INDEX CONCURRENTLY by %s: %v", who, time.Since(start).Round(time.Millisecond))
+		}
+	}
+	if n := ask[int](t, p, "SELECT count(*) FILTER (WHERE NOT indisvalid) FROM pg_index"); n > 0 {
+		t.Errorf("%d indexes are not valid", n)
+	}
+	// What their slices see of the data does not get old: each begins anew.
+	oldest := `SELECT min(xact_start)::text FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%' AND state = 'active'`
+	first := ask[*string](t, p, oldest)
+	eventually(t, "all slices have ended", func() bool {
+		now := ask[*string](t, p, oldest)
+		return first == nil || now != nil && *now > *first
+	})
+	unlock(t, holder, key)
+	waiting.Wait()
+	eventually(t, "none of them waits", func() bool { _, w := p.locks(t); return w == 0 })
+	for _, line := range complaints(t, server, p) {
+		if !strings.Contains(line, "/bereft FATAL:  terminating connection") {
+			t.Errorf("in the server's log: %s", line)
+		}
+	}
+}
+
+// The server looks for a deadlock once, a second after a wait began. If CREATE INDEX
+// CONCURRENTLY by the holder waits for the slice at that moment, it looks like one, but
+// is none.
+func TestNoDeadlockIsToldThatIsNone(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	p := drivers[0].open(t, server.Database(t))
+	doSQL(t, p, "CREATE TABLE items AS SELECT n FROM generate_series(1, 1000) n")
+	holder := p.conn(t)
+	tryLock(t, holder, key)
+	l := p.locker(t, sqlconn.WithHeartbeat(990*time.Millisecond)) // its guard comes too late
+	got := make(chan error, 1)
+	go func() {
+		lock, err := l.Lock(context.Background(), key)
+		if err == nil {
+			err = lock.Unlock()
+		}
+		got <- err
+	}()
+	for i := range 4 {
+		eventually(t, "it is in the middle of a slice", func() bool {
+			return ask[bool](t, p, `SELECT coalesce(max((clock_timestamp() - query_start BETWEEN '700ms' AND '900ms')::int), 0)::bool
+				FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%' AND state = 'active'`)
+		})
+		if _, err := holder.ExecContext(context.Background(), fmt.Sprintf("CREATE INDEX CONCURRENTLY i%d ON items (n)", i)); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-got:
+			t.Fatalf("it waits no more: %v", err)
+		default:
+		}
+	}
+	unlock(t, holder, key)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// Waits that are given up, at whatever moment, leave nothing in the server's log.
+func TestWaitsOfALockerThatEndAreSilent(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			all.run(d.name, func(t *testing.T) {
+				p := d.open(t, server.Database(t))
+				l, other := p.locker(t), p.locker(t)
+				lock, _ := lockerTry(t, other, key)
+				var wg sync.WaitGroup
+				for range 6 {
+					wg.Go(func() {
+						for range 25 {
+							_, err := l.Lock(context.Background(), key, modes[rand.N(2)], advisory.MaxWait(rand.N(60*time.Millisecond)))
+							if !isNotAcquired(err) {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if err := lock.Unlock(); err != nil {
+					t.Error(err)
+				}
+				p.noLocks(t)
+				silent(t, server, p)
+			})
+		}
+	})
+}
