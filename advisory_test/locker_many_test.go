@@ -119,6 +119,40 @@ func TestLockerLockAny(t *testing.T) {
 	})
 }
 
+// What a wait for several keys leaves behind for a moment, a try does not take for another's.
+func TestTryLockAnyAfterAWaitForTheSameKeys(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		a, b := p.locker(t), p.locker(t)
+		keys := keysUpTo(8) // more than there are sessions to wait
+		for range 20 {
+			taken, ok, err := a.TryLockAll(t.Context(), keys)
+			if !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			got := make(chan advisory.Lock)
+			go func() {
+				lock, err := b.LockAny(context.Background(), keys)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}()
+			eventually(t, "it waits", func() bool { return b.Stats().Waiting == len(keys) })
+			taken.Unlock()
+			locks := advisory.Locks{<-got}
+			for range len(keys) - 1 {
+				lock, ok, err := b.TryLockAny(t.Context(), keys)
+				if !ok || err != nil {
+					t.Fatalf("%d of %d keys: %v", len(locks), len(keys), err)
+				}
+				locks = append(locks, lock)
+			}
+			locks.Unlock()
+		}
+		p.noLocks(t)
+	})
+}
+
 func TestSemaphoreNeverLetsInMoreThanN(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		const n = 3
@@ -147,7 +181,7 @@ func TestSemaphoreNeverLetsInMoreThanN(t *testing.T) {
 			t.Errorf("%d inside at once", most.Load())
 		}
 		t.Logf("at most %d inside", most.Load())
-		p.noLocks(t) // what a wait got in vain is given back a little later
+		p.noLocks(t) // what the other's waits got in vain is given back a little later
 		sem := lockers[0].Semaphore(key, n)
 		for range n {
 			if _, ok, err := sem.TryAcquire(t.Context()); !ok || err != nil {

@@ -212,10 +212,7 @@ func (g *gate) ended(err error) {
 // idle takes note that no statement about the key is under way any more.
 func (g *gate) idle() {
 	g.busy = false
-	for _, c := range g.l.watchers {
-		close(c)
-	}
-	g.l.watchers = nil
+	g.l.wakeWatchers()
 }
 
 // try asks the server once, for r, which is the front.

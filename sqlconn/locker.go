@@ -348,12 +348,19 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	return time.Since(g.hold.session.answered) < l.times.deadline
 }
 
-// watch returns what is closed when the next statement about some key is done. The mutex
-// is held.
+// watch returns what is closed when the next statement about some key, or wait for one, is
+// done. The mutex is held.
 func (l *Locker) watch() <-chan struct{} {
 	done := make(chan struct{})
 	l.watchers = append(l.watchers, done)
 	return done
+}
+
+func (l *Locker) wakeWatchers() {
+	for _, c := range l.watchers {
+		close(c)
+	}
+	l.watchers = nil
 }
 
 // Stats are numbers of the moment.
@@ -409,6 +416,7 @@ func (l *Locker) refuse() {
 		}
 		g.advance()
 	}
+	l.wakeWatchers()
 	if l.users == 0 {
 		l.drain()
 	}

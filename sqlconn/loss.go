@@ -70,6 +70,7 @@ func (s *session) lose(cause error) {
 	}
 	if g := s.waitFor; g != nil {
 		s.waitFor, g.waiter = nil, nil
+		s.l.wakeWatchers()
 		gates = append(gates, g)
 	}
 	ops := append(s.inFlight, s.queue...)

@@ -214,7 +214,12 @@ func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 		case g.hold != nil && g.hold.fits(r):
 			g.enter(r)
 			return r, again, nil
-		case g.hold == nil && g.waiter == nil && !g.polled && !slices.Contains(free, g):
+		case g.hold != nil || slices.Contains(free, g):
+		case g.waiter != nil: // for nobody any more
+			g.waiter.hurry()
+			again = true
+		default:
+			g.polled = false // likewise
 			free = append(free, g)
 		}
 	}

@@ -223,6 +223,7 @@ func (s *session) slice(g *gate) {
 // slept ends the wait for g. The mutex is held.
 func (s *session) slept(g *gate) {
 	s.waitFor, g.waiter, s.idle = nil, nil, time.Now()
+	s.l.wakeWatchers()
 	g.advance()
 }
 
