@@ -15,11 +15,15 @@ func eachDriverAtOnce(t *testing.T, test func(t *testing.T, p *pool)) {
 
 // eachAtOnce has the database of each driver made by url.
 func eachAtOnce(t *testing.T, url func(t testing.TB) string, test func(t *testing.T, p *pool)) {
+	var urls []string
+	for range drivers {
+		urls = append(urls, url(t))
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, d := range drivers {
+	for i, d := range drivers {
 		wg.Go(func() {
-			t.Run(d.name, func(t *testing.T) { test(t, d.open(t, url(t))) })
+			t.Run(d.name, func(t *testing.T) { test(t, d.open(t, urls[i])) })
 		})
 	}
 }

@@ -37,10 +37,10 @@ const (
 
 // rings begins with those that take longest.
 var rings = []ring{
-	{name: "two connections, gives way late", parties: []party{waitOnConn, waitOnConn}, linger: 3 * time.Second},
+	{name: "two connections, gives way late", parties: []party{waitOnConn, waitOnConn}, linger: 6 * time.Second},
 	{name: "connection, foreign transaction, gives way late", parties: []party{waitOnConn, waitInTx}, linger: 3 * time.Second},
 	{name: "two xact.Do, gives way late", parties: []party{waitByTxDo, waitInTxDo}, linger: 3 * time.Second},
-	{name: "gave up, connection", parties: []party{giveUp, waitOnConn}, linger: 3 * time.Second, told: -1},
+	{name: "gave up, connection", parties: []party{giveUp, waitOnConn}, linger: 4 * time.Second, told: -1},
 	{name: "reader that has waited, connection", parties: []party{haveWaited, waitOnConn}, hold: shared, writers: 2, linger: 4 * time.Second, told: -1},
 	{name: "reader that has waited, foreign transaction", parties: []party{haveWaited, waitInTx}, hold: shared, writers: 2, linger: 4 * time.Second, told: -1},
 	{name: "readers behind plain writers", parties: []party{waitByTxDo, waitOnConn}, hold: shared, ask: shared, writers: 1, plain: true},
@@ -81,10 +81,11 @@ func TestDeadlockIsToldToOneSide(t *testing.T) {
 
 // The sessions' role need not see those of others.
 func TestDeadlockIsToldToAnUnprivilegedRole(t *testing.T) {
-	server := pgtest.NewServer(t, "max_connections=300")
+	t.Parallel() // on a server of its own
+	server := pgtest.NewServer(t, "max_connections=200")
 	eachAtOnce(t,
 		func(t testing.TB) string { return unprivileged(t, server) },
-		func(t *testing.T, p *pool) { runRings(t, p, rings, 80) })
+		func(t *testing.T, p *pool) { runRings(t, p, rings, 40) })
 }
 
 // runRings runs the rings at the same time, as far as conns connections allow.

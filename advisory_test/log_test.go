@@ -16,6 +16,7 @@ import (
 
 // However waits and tries end, the server writes nothing into its log.
 func TestTheServersLogStaysSilent(t *testing.T) {
+	t.Parallel() // on a server of its own
 	server := pgtest.NewServer(t, "max_connections=200", "log_min_messages=warning")
 	seesComplaints(t, server)
 	eachAtOnce(t, server.Database, func(t *testing.T, p *pool) {

@@ -84,19 +84,49 @@ func giveUp(s *seat) error {
 	if err := sqlconn.Lock(s.ctx, conn, s.mine.key, s.mine.mode); err != nil {
 		return err
 	}
+	if err := s.untilTaken(s.wants); err != nil {
+		return err
+	}
+	ended, canceled := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				canceled <- nil
+				return
+			case <-time.After(10 * time.Millisecond): // the last may have come between two slices
+			}
+			_, err := s.ExecContext(s.ctx, "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = $1", pid)
+			if err != nil {
+				canceled <- err
+				return
+			}
+		}
+	}()
+	err = sqlconn.Lock(s.ctx, conn, s.wants.key, s.wants.mode)
+	close(ended)
+	if err := <-canceled; err != nil {
+		return err
+	}
+	if err == nil || !strings.Contains(err.Error(), "canceled on the server") {
+		return fmt.Errorf("a wait that was canceled: %w", err)
+	}
 	if err := s.meet(); err != nil {
 		return err
 	}
-	canceled := make(chan error, 1)
-	go func() {
-		canceled <- untilTrue(s.ctx, s.pool, "the wait is canceled",
-			"SELECT count(pg_cancel_backend(pid)) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = $1", pid)
-	}()
-	if err := sqlconn.Lock(s.ctx, conn, s.wants.key, s.wants.mode); err == nil || !strings.Contains(err.Error(), "canceled on the server") {
-		return fmt.Errorf("a wait that was canceled: %w", err)
-	}
 	time.Sleep(s.linger)
-	return errors.Join(<-canceled, s.connUsable(conn), sqlconn.UnlockAll(s.ctx, conn))
+	return errors.Join(s.connUsable(conn), sqlconn.UnlockAll(s.ctx, conn))
+}
+
+// untilTaken returns when another holds c.
+func (s *seat) untilTaken(c claim) error {
+	for {
+		free, err := s.txTryDo(s.ctx, c.key, func(context.Context, xact.Tx) error { return nil }, c.mode)
+		if !free || err != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // haveWaited has what it wants, and does nothing for a time. Its last statement was that
@@ -207,13 +237,8 @@ func (s *seat) waitInTx(before string, wait func(tx xact.Tx) error) error {
 // lockAllAtOnce waits by one LockAll for what is its and, once another holds that, for
 // what it wants.
 func lockAllAtOnce(s *seat) error {
-	for taken := false; !taken; {
-		free, err := s.txTryDo(s.ctx, s.wants.key, func(context.Context, xact.Tx) error { return nil }, s.wants.mode)
-		if err != nil {
-			return err
-		}
-		taken = !free
-		time.Sleep(5 * time.Millisecond)
+	if err := s.untilTaken(s.wants); err != nil {
+		return err
 	}
 	tx, err := s.begin(s.ctx, nil)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 // VACUUM removes nothing that the oldest snapshot may still see, and that of a
 // waiter is no older than a slice.
 func TestSnapshotsOfWaitersAreYoung(t *testing.T) {
+	t.Parallel() // on a server of its own
 	// Transactions elsewhere on a server make snapshots look old.
-	server := pgtest.NewServer(t, "max_connections=200")
+	server := pgtest.NewServer(t, "max_connections=200", "autovacuum=off")
 	eachAtOnce(t, server.Database, func(t *testing.T, p *pool) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

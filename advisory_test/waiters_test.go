@@ -11,13 +11,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// kinds are the ways to wait for a lock. Each calls held when it has got it, and then
+// A waitKind is a way to wait for a lock. It calls held when it has got it, and then
 // releases it.
-var kinds = []struct {
+type waitKind struct {
 	name   string
 	sliced bool // it waits on the server
 	wait   func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error
-}{
+}
+
+var kinds = []waitKind{
 	{"sqlconn.Lock", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
 		conn, err := p.pin(ctx)
 		if err != nil {
@@ -99,11 +101,16 @@ func inOwnTx(p *pool, fn func(tx xact.Tx) error) error {
 // error is what they end with, each named.
 func (p *pool) waiting(ctx context.Context, t testing.TB, n int, k advisory.Key) *errgroup {
 	t.Helper()
+	return p.waitingBy(t, n, func(kind waitKind) error { return kind.wait(ctx, p, k, func() {}) })
+}
+
+func (p *pool) waitingBy(t testing.TB, n int, wait func(waitKind) error) *errgroup {
+	t.Helper()
 	var g errgroup
 	for range n {
 		for _, kind := range kinds {
 			g.Go(func() error {
-				err := kind.wait(ctx, p, k, func() {})
+				err := wait(kind)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", kind.name, err)
 				}

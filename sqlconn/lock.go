@@ -85,7 +85,7 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 		return nil, err
 	}
 	if length := lockfn.SliceLength(rows); length > 0 {
-		return func() (bool, error) { return w.Slice("", length) }, nil
+		return func() (bool, error) { return w.Slice(length) }, nil
 	}
 	return func() (bool, error) {
 		w.Pause()

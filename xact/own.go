@@ -85,9 +85,10 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	}
 	length := lockfn.SliceLength(rows)
 	atXact := false
+	w.Before = lockfn.RollbackAndChain + "; "
 	err = w.Until(func() (bool, error) {
 		if length > 0 {
-			return w.Slice(lockfn.RollbackAndChain+"; ", length)
+			return w.Slice(length)
 		}
 		// No snapshot stays in view during a pause.
 		if _, err := w.Exec(lockfn.RollbackAndChain); err != nil {

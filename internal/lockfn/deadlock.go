@@ -1,30 +1,34 @@
 package lockfn
 
-import "github.com/pgadvisory/pgadvisory/advisory"
+// Blocks asks whether the session at hand has anything that others may be waiting for: a
+// row if so. If not, it is in no circle, and need not send [Deadlock], which takes much
+// longer: the more so the more sessions wait, each of which looks.
+//
+// What is quick is also good for CREATE INDEX CONCURRENTLY. If it comes upon a snapshot
+// of a transaction, it waits for that transaction's end.
+const Blocks = "SELECT 1 WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + heldHere + ")" +
+	" OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND l.locktype <> 'advisory'" +
+	" AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))"
 
-// Deadlock asks whether the wait of the session at hand for k is part of a circle
-// of waits; [Circle] reads the answer.
+// NoTimeout goes in front of [Blocks] and [Deadlock] where no transaction of the caller's
+// is open: they are more than a try, and may take a while on a busy server.
+var NoTimeout = "SELECT " + setLocal("statement_timeout", "0") + "; "
+
+// Deadlock asks whether the wait of the session at hand, which its comment names, is
+// part of a circle of waits; [Circle] reads the answer.
 //
 // A waiter of ours is known by its comment, see [Waits], for it may be between
 // two tries and so in no queue of the server; it waits for those who hold what its
 // comment names. A reader also waits for the writers that are queued up for it, for
-// the server lets nobody pass them. Of others the server knows whom they wait for.
-// The walk starts from the session at hand; ring is every session that is reached
-// from it and from which it is reached.
+// the server lets nobody pass them. Of others the server knows whom they wait for;
+// but who waits for the transaction of a slice, as CREATE INDEX CONCURRENTLY does,
+// waits for no longer than the slice. The walk starts from the session at hand; ring is
+// every session that is reached from it and from which it is reached.
 //
 // The column of pg_stat_activity that it needs is open to sessions of one role, and
 // to all who have pg_read_all_stats. pg_stat_activity stays as it was first seen
 // in a transaction, hence the first statement.
-//
-// alone: no transaction of the caller's is open, so that no statement_timeout need end
-// it either. It is more than a try, and may take a while on a busy server.
-func Deadlock(k advisory.Key, m advisory.Mode, alone bool) string {
-	first := "SELECT pg_catalog.pg_stat_clear_snapshot()"
-	if alone {
-		first += ", " + setLocal("statement_timeout", "0")
-	}
-	return Waits(k, m) + first + "; " + deadlock
-}
+const Deadlock = "SELECT pg_catalog.pg_stat_clear_snapshot(); " + deadlock
 
 const deadlock = `WITH RECURSIVE
 ours AS MATERIALIZED (
@@ -52,6 +56,10 @@ ours AS MATERIALIZED (
 		UNION ALL
 		SELECT w.blocker, b, true FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.blocker)) b
 		WHERE NOT EXISTS (SELECT FROM ours o WHERE o.pid = w.blocker)
+		AND NOT (
+			EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = w.blocker AND NOT l.granted AND l.locktype = 'virtualxid')
+			AND EXISTS (SELECT FROM ours o JOIN locks l USING (pid) WHERE o.pid = b AND NOT l.granted)
+		)
 	) n
 ), edge AS MATERIALIZED (
 	SELECT w.waiter, w.blocker, w.holds FROM walk w WHERE w.waiter <> 0

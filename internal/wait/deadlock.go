@@ -15,7 +15,8 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// A circle that is still there this long after it was first seen is told
 	// also to those who are not its first: the first may not be able to see it.
-	tellOthers = 4 * lookEvery
+	// It is long, so that a first that is merely slow is not the first of two.
+	tellOthers = 10 * lookEvery
 )
 
 // watch is what a wait has seen of a deadlock so far.
@@ -40,7 +41,14 @@ func (w *Wait) lookForDeadlock() error {
 	if now.Before(w.watch.next) {
 		return nil
 	}
-	rows, err := w.Session.Exec(lockfn.Deadlock(w.Key, w.Settings.Mode, w.alone))
+	before := w.Before
+	if w.alone {
+		before += lockfn.NoTimeout
+	}
+	rows, err := w.Exec(before + lockfn.Blocks)
+	if err == nil && rows > 0 {
+		rows, err = w.Exec(before + lockfn.Deadlock)
+	}
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,9 @@ type Wait struct {
 	Settings advisory.Settings
 	Key      advisory.Key
 	Start    time.Time
+	// Before is sent in front of each slice and of each look for a deadlock: it starts
+	// a transaction that may be started over, so that nobody waits for what is past.
+	Before string
 
 	alone bool // it waits in slices, so no transaction of the caller's is open
 	pause time.Duration
@@ -71,13 +74,13 @@ func (w *Wait) Exec(text string) (int64, error) {
 }
 
 // Slice is a round that waits on the server, for at most length. It takes the lock
-// at session level. The text of before is sent in front of it.
-func (w *Wait) Slice(before string, length time.Duration) (granted bool, err error) {
+// at session level.
+func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
 	if end, ok := w.Limit.Deadline(); ok {
 		length = max(min(length, time.Until(end)), time.Millisecond)
 	}
 	w.alone = true
-	rows, err := w.Exec(before + lockfn.Slice(w.Key, w.Settings.Mode, length))
+	rows, err := w.Exec(w.Before + lockfn.Slice(w.Key, w.Settings.Mode, length))
 	if err != nil {
 		return false, err
 	}
