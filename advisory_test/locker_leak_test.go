@@ -1,0 +1,181 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+const aloneVar = "PGADVISORY_TEST_ALONE"
+
+// alone runs the test once more, in a process that runs nothing else, and is false in
+// there.
+func alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(aloneVar) != "" {
+		return false
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), aloneVar+"=1", "PGADVISORY_TEST_SERVER=url", "DATABASE_URL="+pgtest.SharedServer(t).URL())
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	return true
+}
+
+// useAll makes some of each call, of which none is under way when it returns. Those that
+// wait end with their contexts.
+func useAll(t *testing.T, l, other *sqlconn.Locker) {
+	t.Helper()
+	background := context.Background()
+	busy, _ := lockerTry(t, other, key)
+	defer busy.Unlock()
+	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	ends := func(err error) {
+		t.Helper()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for range 5 {
+		wg.Go(func() { _, err := l.Lock(ctx, key); ends(err) })
+		wg.Go(func() { _, err := l.LockAll(ctx, []advisory.Key{key, advisory.Int64(1)}); ends(err) })
+		wg.Go(func() { _, err := l.LockAny(ctx, []advisory.Key{key}, advisory.Shared); ends(err) })
+		wg.Go(func() { ends(l.Lead(ctx, key, func(context.Context) error { return nil })) })
+		wg.Go(func() {
+			must(l.Semaphore(advisory.Int64(2), 2).Do(background, func(context.Context) error { return nil }))
+		})
+		wg.Go(func() {
+			must(l.Do(background, advisory.Int64(3), func(context.Context) error { return nil }, sqlconn.HoldAtLeast(time.Millisecond)))
+		})
+	}
+	wg.Wait()
+	lock, _ := lockerTry(t, l, advisory.Int64(4))
+	must(lock.Downgrade(background))
+	must(lock.Unlock())
+	must(l.Ping(background))
+}
+
+// No goroutine is left of a call that has ended, in whatever way, nor of a Locker that is
+// closed; but of calls into a driver that does not return, for as long as the link is dead.
+func TestLockerLeavesNoGoroutine(t *testing.T) {
+	t.Parallel()
+	if alone(t) {
+		return
+	}
+	for _, d := range drivers[:2] {
+		p := d.open(t, pgtest.URL(t))
+		p.SetMaxIdleConns(0) // idle connections have goroutines, too
+		none := func(t *testing.T, before goleak.Option) {
+			t.Helper()
+			var err error
+			for end := time.Now().Add(patience); time.Now().Before(end); {
+				if err = goleak.Find(before); err == nil { // it waits a little, too
+					return
+				}
+			}
+			t.Error(err)
+		}
+		case_ := func(name string, test func(t *testing.T)) { t.Run(d.name+"/"+name, test) }
+		case_("calls", func(t *testing.T) {
+			l, other := p.locker(t), p.locker(t)
+			useAll(t, l, other) // opens the sessions
+			before := goleak.IgnoreCurrent()
+			useAll(t, l, other)
+			none(t, before)
+		})
+		case_("Close", func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			l, other := sqlconn.NewLocker(p.DB), sqlconn.NewLocker(p.DB)
+			useAll(t, l, other)
+			lockerTry(t, l, key) // held
+			go other.Lock(context.Background(), key)
+			eventually(t, "one waits", func() bool { return other.Stats().Waiting == 1 })
+			for _, l := range []*sqlconn.Locker{other, l} {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			none(t, before)
+		})
+		case_("no server", func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			p := d.open(t, "postgres://127.0.0.1:1/none?sslmode=disable")
+			l := sqlconn.NewLocker(p.DB) // not closed
+			if _, err := l.Lock(context.Background(), key); err == nil {
+				t.Error("no error")
+			}
+			p.Close()
+			none(t, before)
+		})
+		case_("loss", func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			l := sqlconn.NewLocker(p.DB, sqlconn.WithApplicationName("lost"))
+			lock, _ := lockerTry(t, l, key)
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lost'")
+			<-lock.Context().Done()
+			none(t, before) // its session is gone, though it is not closed, nor the lock unlocked
+		})
+		case_("dead link", func(t *testing.T) {
+			url := p.url
+			p, link := d.proxied(t, url)
+			p.SetMaxIdleConns(0)
+			before := goleak.IgnoreCurrent()
+			l := sqlconn.NewLocker(p.DB, sqlconn.WithFailover(quickFailover))
+			lock, _ := lockerTry(t, l, key)
+			link.Freeze(proxy.Both)
+			<-lock.Context().Done()
+			lock.Unlock()
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := l.Lock(ctx, key); !isNotAcquired(err) {
+				t.Error(err)
+			}
+			start := time.Now()
+			err := l.Close()
+			t.Logf("Close on the dead link: %v, %v; %d goroutines are in a driver", round(time.Since(start)), err, inDrivers())
+			link.Thaw()
+			link.CutAll()
+			none(t, before)
+		})
+	}
+}
+
+// inDrivers counts the goroutines that are in a driver.
+func inDrivers() (n int) {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for s := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(s, "lib/pq.") || strings.Contains(s, "jackc/") {
+			n++
+		}
+	}
+	return n
+}
