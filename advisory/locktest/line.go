@@ -38,6 +38,9 @@ func (w *waiter) settle(err error) {
 func (l *Locker) line(key advisory.Key) *line {
 	n := l.lines[key]
 	if n == nil {
+		if l.lines == nil {
+			l.lines = map[advisory.Key]*line{}
+		}
 		n = &line{l: l, key: key}
 		l.lines[key] = n
 	}

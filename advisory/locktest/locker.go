@@ -14,7 +14,8 @@ import (
 // code that is to be seen racing against itself shares one, and other processes are
 // played by [Locker.Occupy].
 //
-// Each lock has a fencing token, which is greater than those before it.
+// Each lock has a fencing token, which is greater than those before it. The zero Locker is
+// ready for use.
 type Locker struct {
 	mu     sync.Mutex
 	lines  map[advisory.Key]*line
@@ -28,7 +29,7 @@ type Locker struct {
 var _ advisory.Locker = (*Locker)(nil)
 
 // New returns a Locker of which nobody holds anything.
-func New() *Locker { return &Locker{lines: map[advisory.Key]*line{}} }
+func New() *Locker { return new(Locker) }
 
 // TryLock makes one try.
 func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
