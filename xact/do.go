@@ -30,8 +30,10 @@ import (
 // and nothing is logged. The end of ctx is noticed after a slice.
 //
 // fn's error is returned as it is. An error of the commit is wrapped; the work may
-// then have been committed or not, as with every commit. Otherwise errors are those
-// of [Lock] and begin.
+// then have been committed or not, as with every commit. Under SERIALIZABLE it may be
+// a serialization failure, though rarely, also where all work is under the lock: the
+// server lets go of the lock a moment before it notes that the transaction has ended.
+// Otherwise errors are those of [Lock] and begin.
 func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...advisory.TxOption) error {
 	_, err := do(ctx, "lock", begin, key, fn, opts, true)
 	return err

@@ -29,6 +29,11 @@ func TryLock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOp
 // until the transaction ends. [Do], whose transaction is its own, waits on the
 // server. The end of ctx is noticed at once.
 //
+// A try does not succeed while others wait for the key on the server, as Do and
+// sqlconn do: where there is always one of them, Lock never gets its turn. And a
+// CREATE INDEX CONCURRENTLY that happens to come upon one of the tries waits for the
+// end of tx all the same; if it is the holder's, Lock is told of a deadlock.
+//
 // If ctx or [advisory.MaxWait] ends first the error is an
 // [*advisory.NotAcquiredError] that names the holders; tx is usable, holds what it
 // held before (and perhaps key, if that was free and ctx ended during the one round
