@@ -208,7 +208,7 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 		t.Error(err)
 	}
 
-	// Of two that wait for each other one is told.
+	// Who waits for each other is told.
 	other := p.tx(t, nil)
 	mine, theirs := advisory.Int64(1), advisory.Pair(0, 1)
 	tryLock(t, holder, mine)
@@ -223,8 +223,14 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 	}()
 	err = sqlconn.Lock(context.Background(), holder, theirs)
 	sqlconn.UnlockAll(context.Background(), holder)
-	if err2 := <-told; errors.Is(err, advisory.ErrDeadlock) == errors.Is(err2, advisory.ErrDeadlock) || (err == nil) == (err2 == nil) {
-		t.Errorf("a deadlock: %v and %v", err, err2)
+	err2 := <-told
+	if err == nil && err2 == nil {
+		t.Error("nobody is told of a deadlock")
+	}
+	for _, err := range []error{err, err2} { // both may be, on a very busy machine
+		if err != nil && !errors.Is(err, advisory.ErrDeadlock) {
+			t.Errorf("a deadlock: %v", err)
+		}
 	}
 
 	p.noLocks(t)
