@@ -19,12 +19,17 @@ import (
 func TestLockersThatWaitAreInNobodysWay(t *testing.T) {
 	t.Parallel()
 	// A server that sees a deadlock later than by default: this machine may be slow.
-	server := pgtest.NewServer(t, "deadlock_timeout=5s")
+	server := pgtest.NewServer(t, "deadlock_timeout=5s", "log_lock_waits=on")
 	atOnce(t, func(all *together) {
 		for _, d := range drivers[:2] {
 			all.run(d.name, func(t *testing.T) { waitInNobodysWay(t, d, server) })
 		}
 	})
+	for line := range strings.Lines(server.Log()) {
+		if strings.Contains(line, "still waiting for ShareLock on virtual transaction") || strings.Contains(line, "detected deadlock while waiting") {
+			t.Errorf("in somebody's way for %v: %s", 5*time.Second, line)
+		}
+	}
 }
 
 func waitInNobodysWay(t *testing.T, d driver, server *pgtest.Server) {

@@ -41,7 +41,8 @@ type session struct {
 	watch    *time.Timer
 	waitFor  *gate // what it waits for
 	waitMode advisory.Mode
-	hurried  bool // its slice is to end early
+	hurried  bool      // its slice is to end early
+	spared   time.Time // from being cancelled until then: it was just before
 	slicing  bool
 	idle     time.Time // since when it has nothing to do
 	orphans  int       // locks of a dead session whose callers have not returned
@@ -132,7 +133,8 @@ func (s *session) run() {
 		case len(ops) > 0:
 			s.serve(ops)
 			if time.Since(s.pinged) >= s.l.times.heartbeat {
-				s.ping() // it guards waiters, too, and must not be starved
+				s.ping()                        // it guards waiters, too, and must not be starved
+				tick.Reset(s.l.times.heartbeat) // nor come twice: a second cancel is an error in the log
 			}
 		case waits != nil:
 			s.slice(waits)

@@ -115,7 +115,7 @@ func (l *Locker) poll() {
 // that are to wait no more. The mutex is held.
 func (l *Locker) slicing() (waiters, leaving []int) {
 	for s := range l.sessions {
-		if s.slicing {
+		if s.slicing && time.Now().After(s.spared) {
 			waiters = append(waiters, s.pid)
 			if s.hurried {
 				leaving = append(leaving, s.pid)
@@ -137,6 +137,7 @@ func (s *session) hurry() {
 		return
 	}
 	pid := s.pid
+	s.spared = time.Now().Add(s.l.times.heartbeat / 2)
 	// If that comes before it waits, the next ping does it again.
 	front.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
