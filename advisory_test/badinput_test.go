@@ -129,9 +129,25 @@ type bench struct {
 	tx   xact.Tx
 }
 
-func eachDriverBench(t *testing.T, test func(b bench)) {
+// TestBadInput has each call refuse what makes no sense, or name what is wrong, without
+// a nil dereference and without hanging.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
 	eachDriverProxied(t, func(t *testing.T, p *pool, link *proxy.Proxy) {
-		test(bench{t, p, link, p.conn(t), p.tx(t, nil)})
+		for name, test := range map[string]func(b bench){
+			"ZeroKeyIsRefused":              zeroKeyIsRefused,
+			"NilIsToldNotDereferenced":      nilIsToldNotDereferenced,
+			"ClosedAndFinished":             closedAndFinished,
+			"ContextHasEnded":               contextHasEnded,
+			"UnlockOfNothing":               unlockOfNothing,
+			"BadOptions":                    badOptions,
+			"FailedTransaction":             failedTransaction,
+			"ServerThatCannotBeReached":     serverThatCannotBeReached,
+			"ServerThatRefusesTheRole":      serverThatRefusesTheRole,
+			"ErrorsAndPanicsOfOpenAndBegin": errorsAndPanicsOfOpenAndBegin,
+		} {
+			t.Run(name, func(t *testing.T) { test(bench{t, p, link, p.conn(t), p.tx(t, nil)}) })
+		}
 	})
 }
 
@@ -187,175 +203,160 @@ func (b bench) failed(what string, want, err error, texts ...string) {
 	}
 }
 
-func TestZeroKeyIsRefused(t *testing.T) {
-	t.Parallel()
+func zeroKeyIsRefused(b bench) {
 	ctx := context.Background()
-	eachDriverBench(t, func(b bench) {
-		for what, k := range map[string]advisory.Key{
-			"the zero Key":         {},
-			"Name of a missing id": advisory.Name("account", ""),
-			"Name of nothing":      advisory.Name(),
-		} {
-			for _, c := range sessionCalls {
-				if c.keyed {
-					b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.conn, k) }, c.attempt)
-				}
+	for what, k := range map[string]advisory.Key{
+		"the zero Key":         {},
+		"Name of a missing id": advisory.Name("account", ""),
+		"Name of nothing":      advisory.Name(),
+	} {
+		for _, c := range sessionCalls {
+			if c.keyed {
+				b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.conn, k) }, c.attempt)
 			}
-			for _, c := range sessionDos {
-				b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.pin, k, noWork) }, c.attempt)
-			}
-			for _, c := range txCalls {
-				b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{k}) }, c.attempt)
-			}
-			for _, c := range manyKeys {
-				b.refuses("xact, beside others "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{key, k}) }, c.attempt)
-			}
-			for _, c := range txDos {
-				b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.begin, k, noTxWork) }, c.attempt)
-			}
+		}
+		for _, c := range sessionDos {
+			b.refuses("sqlconn, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.pin, k, noWork) }, c.attempt)
+		}
+		for _, c := range txCalls {
+			b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{k}) }, c.attempt)
 		}
 		for _, c := range manyKeys {
-			b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, nil) }, c.attempt, "no keys")
-			b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{}) }, c.attempt, "no keys")
-		}
-	})
-}
-
-func TestNilIsToldNotDereferenced(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	eachDriverBench(t, func(b bench) {
-		for what, conn := range map[string]sqlconn.Conn{
-			"nil":               nil,
-			"(*sql.Conn)(nil)":  (*sql.Conn)(nil),
-			"(*sqlx.Conn)(nil)": (*sqlx.Conn)(nil),
-			"&sqlx.Conn{}":      &sqlx.Conn{},
-			"(*lossyConn)(nil)": (*lossyConn)(nil),
-			"&lossyConn{}":      &lossyConn{},
-		} {
-			for _, c := range sessionCalls {
-				b.refuses(what, nil, func() error { return c.call(ctx, conn, key) }, c.attempt, "conn is nil")
-			}
-			open := func(context.Context) (sqlconn.Conn, error) { return conn, nil }
-			for _, c := range sessionDos {
-				b.refuses("open returns "+what, nil, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820", "open returned a nil connection")
-			}
-		}
-		for what, tx := range map[string]xact.Tx{
-			"nil":             nil,
-			"(*sql.Tx)(nil)":  (*sql.Tx)(nil),
-			"(*sqlx.Tx)(nil)": (*sqlx.Tx)(nil),
-			"&sqlx.Tx{}":      &sqlx.Tx{},
-			"&lateTx{}":       &lateTx{},
-		} {
-			for _, c := range txCalls {
-				b.refuses(what, nil, func() error { return c.call(ctx, tx, []advisory.Key{key}) }, c.attempt, "4820", "tx is nil")
-			}
-			begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
-			for _, c := range txDos {
-				b.refuses("begin returns "+what, nil, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "begin returned a nil transaction")
-			}
-		}
-		for _, c := range sessionDos {
-			b.refuses("open", nil, func() error { return c.call(ctx, nil, key, noWork) }, c.attempt, "4820", "open is nil")
-			b.refuses("fn", nil, func() error { return c.call(ctx, b.pin, key, nil) }, c.attempt, "4820", "fn is nil")
+			b.refuses("xact, beside others "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.tx, []advisory.Key{key, k}) }, c.attempt)
 		}
 		for _, c := range txDos {
-			b.refuses("begin", nil, func() error { return c.call(ctx, nil, key, noTxWork) }, c.attempt, "4820", "begin is nil")
-			b.refuses("fn", nil, func() error { return c.call(ctx, b.begin, key, nil) }, c.attempt, "4820", "fn is nil")
+			b.refuses("xact, "+what, advisory.ErrInvalidKey, func() error { return c.call(ctx, b.begin, k, noTxWork) }, c.attempt)
 		}
-	})
+	}
+	for _, c := range manyKeys {
+		b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, nil) }, c.attempt, "no keys")
+		b.refuses("no keys", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{}) }, c.attempt, "no keys")
+	}
 }
 
-func TestClosedAndFinished(t *testing.T) {
-	t.Parallel()
+func nilIsToldNotDereferenced(b bench) {
 	ctx := context.Background()
-	eachDriverBench(t, func(b bench) {
-		b.conn.Close()
+	for what, conn := range map[string]sqlconn.Conn{
+		"nil":               nil,
+		"(*sql.Conn)(nil)":  (*sql.Conn)(nil),
+		"(*sqlx.Conn)(nil)": (*sqlx.Conn)(nil),
+		"&sqlx.Conn{}":      &sqlx.Conn{},
+		"(*lossyConn)(nil)": (*lossyConn)(nil),
+		"&lossyConn{}":      &lossyConn{},
+	} {
 		for _, c := range sessionCalls {
-			b.refuses("a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, b.conn, key) }, c.attempt, "the connection is closed")
+			b.refuses(what, nil, func() error { return c.call(ctx, conn, key) }, c.attempt, "conn is nil")
 		}
-		closed := func(context.Context) (sqlconn.Conn, error) { return b.conn, nil }
+		open := func(context.Context) (sqlconn.Conn, error) { return conn, nil }
 		for _, c := range sessionDos {
-			b.refuses("open returns a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, closed, key, noWork) }, "4820", "the connection is closed")
+			b.refuses("open returns "+what, nil, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820", "open returned a nil connection")
 		}
-		b.tx.Rollback()
-		committed := b.pool.tx(b, nil)
-		committed.Commit()
-		for what, tx := range map[string]xact.Tx{"rolled back": b.tx, "committed": committed} {
-			for _, c := range txCalls {
-				b.refuses(what, sql.ErrTxDone, func() error { return c.call(ctx, tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt, "the transaction has ended")
-			}
-			begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
-			for _, c := range txDos {
-				b.refuses("begin returns one "+what, sql.ErrTxDone, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "the transaction has ended")
-			}
+	}
+	for what, tx := range map[string]xact.Tx{
+		"nil":             nil,
+		"(*sql.Tx)(nil)":  (*sql.Tx)(nil),
+		"(*sqlx.Tx)(nil)": (*sqlx.Tx)(nil),
+		"&sqlx.Tx{}":      &sqlx.Tx{},
+		"&lateTx{}":       &lateTx{},
+	} {
+		for _, c := range txCalls {
+			b.refuses(what, nil, func() error { return c.call(ctx, tx, []advisory.Key{key}) }, c.attempt, "4820", "tx is nil")
 		}
-	})
+		begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
+		for _, c := range txDos {
+			b.refuses("begin returns "+what, nil, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "begin returned a nil transaction")
+		}
+	}
+	for _, c := range sessionDos {
+		b.refuses("open", nil, func() error { return c.call(ctx, nil, key, noWork) }, c.attempt, "4820", "open is nil")
+		b.refuses("fn", nil, func() error { return c.call(ctx, b.pin, key, nil) }, c.attempt, "4820", "fn is nil")
+	}
+	for _, c := range txDos {
+		b.refuses("begin", nil, func() error { return c.call(ctx, nil, key, noTxWork) }, c.attempt, "4820", "begin is nil")
+		b.refuses("fn", nil, func() error { return c.call(ctx, b.begin, key, nil) }, c.attempt, "4820", "fn is nil")
+	}
 }
 
-func TestContextHasEnded(t *testing.T) {
-	t.Parallel()
+func closedAndFinished(b bench) {
+	ctx := context.Background()
+	b.conn.Close()
+	for _, c := range sessionCalls {
+		b.refuses("a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, b.conn, key) }, c.attempt, "the connection is closed")
+	}
+	closed := func(context.Context) (sqlconn.Conn, error) { return b.conn, nil }
+	for _, c := range sessionDos {
+		b.refuses("open returns a closed connection", sql.ErrConnDone, func() error { return c.call(ctx, closed, key, noWork) }, "4820", "the connection is closed")
+	}
+	b.tx.Rollback()
+	committed := b.pool.tx(b, nil)
+	committed.Commit()
+	for what, tx := range map[string]xact.Tx{"rolled back": b.tx, "committed": committed} {
+		for _, c := range txCalls {
+			b.refuses(what, sql.ErrTxDone, func() error { return c.call(ctx, tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt, "the transaction has ended")
+		}
+		begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return tx, nil }
+		for _, c := range txDos {
+			b.refuses("begin returns one "+what, sql.ErrTxDone, func() error { return c.call(ctx, begin, key, noTxWork) }, c.attempt, "4820", "the transaction has ended")
+		}
+	}
+}
+
+func contextHasEnded(b bench) {
 	errWhy := errors.New("the node is shutting down")
-	eachDriverBench(t, func(b bench) {
-		cancelled, cancel := context.WithCancel(context.Background())
-		cancel()
-		late, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
-		defer cancel()
-		caused, cancelCause := context.WithCancelCause(context.Background())
-		cancelCause(errWhy)
-		for _, ended := range []struct {
-			ctx  context.Context
-			want error
-			text string
-		}{
-			{cancelled, context.Canceled, "context canceled"},
-			{late, context.DeadlineExceeded, "deadline exceeded"},
-			{caused, context.Canceled, errWhy.Error()},
-			{caused, errWhy, "context canceled"},
-		} {
-			for _, c := range sessionCalls {
-				switch c.attempt {
-				case "unlock", "unlock all": // work all the same
-					continue
-				}
-				b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.conn, key) }, ended.text)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+	defer cancel()
+	caused, cancelCause := context.WithCancelCause(context.Background())
+	cancelCause(errWhy)
+	for _, ended := range []struct {
+		ctx  context.Context
+		want error
+		text string
+	}{
+		{cancelled, context.Canceled, "context canceled"},
+		{late, context.DeadlineExceeded, "deadline exceeded"},
+		{caused, context.Canceled, errWhy.Error()},
+		{caused, errWhy, "context canceled"},
+	} {
+		for _, c := range sessionCalls {
+			switch c.attempt {
+			case "unlock", "unlock all": // work all the same
+				continue
 			}
-			for _, c := range sessionDos {
-				b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.pin, key, noWork) }, "4820", ended.text)
-			}
-			for _, c := range txCalls {
-				b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.tx, []advisory.Key{key}) }, "4820", ended.text)
-			}
-			for _, c := range txDos {
-				b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.begin, key, noTxWork) }, "4820", ended.text)
-			}
-			b.refuses("sqlconn", advisory.ErrNotAcquired, func() error { return sqlconn.Lock(ended.ctx, b.conn, key) })
-			b.refuses("xact", advisory.ErrNotAcquired, func() error { return xact.Lock(ended.ctx, b.tx, key) })
+			b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.conn, key) }, ended.text)
 		}
-		// Both are as good as before.
-		if !tryLock(b, b.conn, key) {
-			b.Error("not free")
+		for _, c := range sessionDos {
+			b.refuses("sqlconn", ended.want, func() error { return c.call(ended.ctx, b.pin, key, noWork) }, "4820", ended.text)
 		}
-		unlock(b, b.conn, key)
-		if ok, err := xact.TryLock(context.Background(), b.tx, key); !ok || err != nil {
-			b.Error(ok, err)
+		for _, c := range txCalls {
+			b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.tx, []advisory.Key{key}) }, "4820", ended.text)
 		}
-	})
+		for _, c := range txDos {
+			b.refuses("xact", ended.want, func() error { return c.call(ended.ctx, b.begin, key, noTxWork) }, "4820", ended.text)
+		}
+		b.refuses("sqlconn", advisory.ErrNotAcquired, func() error { return sqlconn.Lock(ended.ctx, b.conn, key) })
+		b.refuses("xact", advisory.ErrNotAcquired, func() error { return xact.Lock(ended.ctx, b.tx, key) })
+	}
+	// Both are as good as before.
+	if !tryLock(b, b.conn, key) {
+		b.Error("not free")
+	}
+	unlock(b, b.conn, key)
+	if ok, err := xact.TryLock(context.Background(), b.tx, key); !ok || err != nil {
+		b.Error(ok, err)
+	}
 }
 
-func TestUnlockOfNothing(t *testing.T) {
-	t.Parallel()
-	eachDriverBench(t, func(b bench) {
-		b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "exclusive")
-		b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key, advisory.Shared) }, "unlock", "4820", "shared")
-		tryLock(b, b.conn, key, advisory.Shared)
-		b.fails("it is held shared", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "it is held shared")
-		unlock(b, b.conn, key, advisory.Shared)
-		if err := sqlconn.UnlockAll(context.Background(), b.conn); err != nil {
-			b.Errorf("UnlockAll of nothing: %v", err)
-		}
-	})
+func unlockOfNothing(b bench) {
+	b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "exclusive")
+	b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key, advisory.Shared) }, "unlock", "4820", "shared")
+	tryLock(b, b.conn, key, advisory.Shared)
+	b.fails("it is held shared", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, key) }, "unlock", "4820", "it is held shared")
+	unlock(b, b.conn, key, advisory.Shared)
+	if err := sqlconn.UnlockAll(context.Background(), b.conn); err != nil {
+		b.Errorf("UnlockAll of nothing: %v", err)
+	}
 }
 
 type nilOption struct{ advisory.Option }
@@ -364,102 +365,92 @@ type nilObserver struct{}
 
 func (*nilObserver) Observe(context.Context, advisory.Event) {}
 
-func TestBadOptions(t *testing.T) {
-	t.Parallel()
+func badOptions(b bench) {
 	ctx := context.Background()
-	eachDriverBench(t, func(b bench) {
-		for _, o := range []struct {
-			option advisory.Option
-			text   string
-		}{
-			{advisory.MaxWait(-time.Second), "MaxWait(-1s) is negative"},
-			{advisory.MaxWait(-1), "MaxWait(-1ns) is negative"},
-			{advisory.Mode(7), "not a mode"},
-			{nil, "option 1 of 2 is nil"},
-			{(*nilOption)(nil), "option 1 of 2 is nil"},
-			{advisory.WithObserver((*nilObserver)(nil)), "WithObserver was given a nil"},
-		} {
-			for _, c := range sessionCalls {
-				if c.keyed {
-					b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.conn, key, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
-				}
+	for _, o := range []struct {
+		option advisory.Option
+		text   string
+	}{
+		{advisory.MaxWait(-time.Second), "MaxWait(-1s) is negative"},
+		{advisory.MaxWait(-1), "MaxWait(-1ns) is negative"},
+		{advisory.Mode(7), "not a mode"},
+		{nil, "option 1 of 2 is nil"},
+		{(*nilOption)(nil), "option 1 of 2 is nil"},
+		{advisory.WithObserver((*nilObserver)(nil)), "WithObserver was given a nil"},
+	} {
+		for _, c := range sessionCalls {
+			if c.keyed {
+				b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.conn, key, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
 			}
-			for _, c := range sessionDos {
-				b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.pin, key, noWork, o.option, advisory.Label("x")) }, "4820", o.text)
-			}
-			for _, c := range txCalls {
-				b.refuses("xact", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{key}, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
-			}
-			for _, c := range txDos {
-				b.refuses("xact", nil, func() error { return c.call(ctx, b.begin, key, noTxWork, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
-			}
+		}
+		for _, c := range sessionDos {
+			b.refuses("sqlconn", nil, func() error { return c.call(ctx, b.pin, key, noWork, o.option, advisory.Label("x")) }, "4820", o.text)
 		}
 		for _, c := range txCalls {
-			b.refuses("xact", nil, func() error {
-				return c.call(ctx, b.tx, []advisory.Key{key}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
-			}, c.attempt, "4820", "TxOptions")
+			b.refuses("xact", nil, func() error { return c.call(ctx, b.tx, []advisory.Key{key}, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
 		}
-	})
+		for _, c := range txDos {
+			b.refuses("xact", nil, func() error { return c.call(ctx, b.begin, key, noTxWork, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
+		}
+	}
+	for _, c := range txCalls {
+		b.refuses("xact", nil, func() error {
+			return c.call(ctx, b.tx, []advisory.Key{key}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
+		}, c.attempt, "4820", "TxOptions")
+	}
 }
 
 // In a transaction that has failed the error says so, and what is to be done. The
 // connection of a try is kept.
-func TestFailedTransaction(t *testing.T) {
-	t.Parallel()
+func failedTransaction(b bench) {
 	ctx := context.Background()
-	eachDriverBench(t, func(b bench) {
-		said := func(what string, call func() error, texts ...string) {
-			b.Helper()
-			err := b.fails(what, nil, call, append(texts, "the transaction has failed, roll it back first")...)
-			var state interface{ SQLState() string }
-			if !errors.As(err, &state) || state.SQLState() != "25P02" {
-				b.Errorf("%s: not the driver's error: %v", what, err)
-			}
+	said := func(what string, call func() error, texts ...string) {
+		b.Helper()
+		err := b.fails(what, nil, call, append(texts, "the transaction has failed, roll it back first")...)
+		var state interface{ SQLState() string }
+		if !errors.As(err, &state) || state.SQLState() != "25P02" {
+			b.Errorf("%s: not the driver's error: %v", what, err)
 		}
-		b.tx.ExecContext(ctx, "SELECT 1/0")
-		for _, c := range txCalls {
-			said("xact", func() error { return c.call(ctx, b.tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt)
+	}
+	b.tx.ExecContext(ctx, "SELECT 1/0")
+	for _, c := range txCalls {
+		said("xact", func() error { return c.call(ctx, b.tx, []advisory.Key{key, advisory.Int64(1)}) }, c.attempt)
+	}
+	pid := sessionOf(b, b.conn)
+	failTransaction(b.T, b.conn)
+	for _, c := range sessionCalls {
+		switch c.attempt {
+		case "try lock", "lock", "list held locks":
+			said("sqlconn", func() error { return c.call(ctx, b.conn, key) }, c.attempt)
 		}
-		pid := sessionOf(b, b.conn)
-		failTransaction(b.T, b.conn)
-		for _, c := range sessionCalls {
-			switch c.attempt {
-			case "try lock", "lock", "list held locks":
-				said("sqlconn", func() error { return c.call(ctx, b.conn, key) }, c.attempt)
-			}
-		}
-		doSQL(b, b.conn, "ROLLBACK")
-		if sessionOf(b, b.conn) != pid {
-			b.Error("the session was replaced")
-		}
-	})
+	}
+	doSQL(b, b.conn, "ROLLBACK")
+	if sessionOf(b, b.conn) != pid {
+		b.Error("the session was replaced")
+	}
 }
 
-func TestServerThatCannotBeReached(t *testing.T) {
-	t.Parallel()
+func serverThatCannotBeReached(b bench) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	addr := listener.Addr().String()
 	listener.Close()
-	eachDriverBench(t, func(b bench) {
-		nowhere := b.driver.open(b, "postgres://nobody@"+addr+"/none?sslmode=disable")
-		b.cannotConnect(nowhere, func(what string, err error) {
-			var network *net.OpError
-			if !errors.As(err, &network) || network.Op != "dial" {
-				b.Errorf("%s: not the driver's error: %v", what, err)
-			}
-		})
+	nowhere := b.driver.open(b, "postgres://nobody@"+addr+"/none?sslmode=disable")
+	b.cannotConnect(nowhere, func(what string, err error) {
+		var network *net.OpError
+		if !errors.As(err, &network) || network.Op != "dial" {
+			b.Errorf("%s: not the driver's error: %v", what, err)
+		}
 	})
 }
 
-func TestServerThatRefusesTheRole(t *testing.T) {
-	t.Parallel()
-	server := pgtest.SharedServer(t)
+func serverThatRefusesTheRole(b bench) {
+	server := pgtest.SharedServer(b)
 	u, err := url.Parse(server.URL())
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	noDatabase := *u
 	noDatabase.Path = "/pgadvisory_no_such_database"
@@ -469,16 +460,14 @@ func TestServerThatRefusesTheRole(t *testing.T) {
 		wrong.User = url.UserPassword(u.User.Username(), "wrong")
 		cases["28P01"] = wrong.String()
 	}
-	eachDriverBench(t, func(b bench) {
-		for state, url := range cases {
-			b.cannotConnect(b.driver.open(b, url), func(what string, err error) {
-				var e interface{ SQLState() string }
-				if !errors.As(err, &e) || e.SQLState() != state {
-					b.Errorf("%s: not the driver's error: %v", what, err)
-				}
-			})
-		}
-	})
+	for state, url := range cases {
+		b.cannotConnect(b.driver.open(b, url), func(what string, err error) {
+			var e interface{ SQLState() string }
+			if !errors.As(err, &e) || e.SQLState() != state {
+				b.Errorf("%s: not the driver's error: %v", what, err)
+			}
+		})
+	}
 }
 
 // cannotConnect makes each call that connects, with a context that ends and with one that
@@ -500,28 +489,25 @@ func (b bench) cannotConnect(p *pool, is func(what string, err error)) {
 	}
 }
 
-func TestErrorsAndPanicsOfOpenAndBegin(t *testing.T) {
-	t.Parallel()
+func errorsAndPanicsOfOpenAndBegin(b bench) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	eachDriverBench(t, func(b bench) {
-		open := func(context.Context) (sqlconn.Conn, error) { return nil, errWork }
-		for _, c := range sessionDos {
-			b.refuses("open fails", errWork, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820")
-			if v := panicOf(func() {
-				c.call(ctx, func(context.Context) (sqlconn.Conn, error) { panic(errWork) }, key, noWork)
-			}); v != errWork {
-				b.Errorf("open panics: %v", v)
-			}
+	open := func(context.Context) (sqlconn.Conn, error) { return nil, errWork }
+	for _, c := range sessionDos {
+		b.refuses("open fails", errWork, func() error { return c.call(ctx, open, key, noWork) }, c.attempt, "4820")
+		if v := panicOf(func() {
+			c.call(ctx, func(context.Context) (sqlconn.Conn, error) { panic(errWork) }, key, noWork)
+		}); v != errWork {
+			b.Errorf("open panics: %v", v)
 		}
-		begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return nil, errWork }
-		for _, c := range txDos {
-			b.refuses("begin fails", errWork, func() error { return c.call(ctx, begin, key, noTxWork) }, "begin a transaction to "+c.attempt, "4820")
-			if v := panicOf(func() {
-				c.call(ctx, func(context.Context, *sql.TxOptions) (xact.Tx, error) { panic(errWork) }, key, noTxWork)
-			}); v != errWork {
-				b.Errorf("begin panics: %v", v)
-			}
+	}
+	begin := func(context.Context, *sql.TxOptions) (xact.Tx, error) { return nil, errWork }
+	for _, c := range txDos {
+		b.refuses("begin fails", errWork, func() error { return c.call(ctx, begin, key, noTxWork) }, "begin a transaction to "+c.attempt, "4820")
+		if v := panicOf(func() {
+			c.call(ctx, func(context.Context, *sql.TxOptions) (xact.Tx, error) { panic(errWork) }, key, noTxWork)
+		}); v != errWork {
+			b.Errorf("begin panics: %v", v)
 		}
-	})
+	}
 }

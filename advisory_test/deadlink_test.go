@@ -305,8 +305,8 @@ func TestDeadLink(t *testing.T) {
 	for i, c := range append(slices.Clip(deadCalls), deadInTheMiddle...) {
 		for j, d := range pools {
 			for m, death := range deaths {
-				if !manyDeaths && m != 0 && m != 1+(i+j)%(len(deaths)-1) {
-					continue
+				if !manyDeaths && m != (i+j)%len(deaths) {
+					continue // the others it dies through another driver, or not in the quick suite
 				}
 				lines.call(c, d, "/"+death.name, dying, func(t *testing.T, application string) (*pool, mortal) {
 					p, link := d.proxied(t, withParameter(t, url, "application_name", application))

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -263,38 +262,35 @@ func failTransaction(t *testing.T, conn sqlconn.Conn) {
 // A session in doubt ends, and does not go back into any pool.
 func TestInDoubtTheSessionEnds(t *testing.T) {
 	t.Parallel()
-	for _, d := range allPools {
-		t.Run(d.name, func(t *testing.T) {
+	atOnce(t, func(all *together) { // most of them wait
+		for _, d := range allPools {
 			url := pgtest.URL(t)
-			var calls sync.WaitGroup // most of them wait
 			for i, c := range doubts {
-				calls.Go(func() {
-					t.Run(c.name, func(t *testing.T) {
-						p, link := d.proxied(t, url)
-						pid := c.call(t, p, link, advisory.Int64(int64(i)))
-						link.Thaw()
-						if pid == 0 {
-							t.Fatal("the call did not get as far as that")
-						}
-						p.noSession(t, pid)
-						// The pool is as good as before.
-						conn, _ := pinned(t, p)
-						if !tryLock(t, conn, advisory.Int64(int64(i))) {
-							t.Error("the lock is not free")
-						}
-						unlock(t, conn, advisory.Int64(int64(i)))
-						conn.Close()
-					})
+				all.run(d.name+"/"+c.name, func(t *testing.T) {
+					p, link := d.proxied(t, url)
+					k := advisory.Int64(int64(i))
+					pid := c.call(t, p, link, k)
+					link.Thaw()
+					if pid == 0 {
+						t.Fatal("the call did not get as far as that")
+					}
+					p.noSession(t, pid)
+					// The pool is as good as before.
+					conn, _ := pinned(t, p)
+					if !tryLock(t, conn, k) {
+						t.Error("the lock is not free")
+					}
+					unlock(t, conn, k)
+					conn.Close()
 				})
 			}
-			calls.Wait()
-			drivers[0].open(t, url).noLocks(t)
-		})
-	}
+		}
+	})
 }
 
 // A call that ends in no doubt leaves its session in the pool.
 func TestWithoutDoubtTheSessionIsPooled(t *testing.T) {
+	t.Parallel()
 	for _, d := range allPools {
 		t.Run(d.name, func(t *testing.T) {
 			url := pgtest.URL(t)

@@ -51,7 +51,7 @@ func TestNaiveDiscardKeepsTheLockInAPgxpool(t *testing.T) {
 			conn.Close()
 			if d.pgxpool {
 				held, _ := p.locks(t)
-				if held != 1 || !p.hasSession(t, pid) {
+				if held != 1 || !hasSession(t, drivers[0].open(t, p.url), pid) {
 					t.Errorf("%d locks are held: it has become easy to discard a connection of a pgxpool", held)
 				}
 				return
@@ -69,19 +69,14 @@ func sessionOf(t testing.TB, on interface {
 	return ask[int](t, on, "SELECT pg_backend_pid()")
 }
 
-// hasSession asks past the pool whether the server has a session.
-func (p *pool) hasSession(t testing.TB, pid int) bool {
-	t.Helper()
-	db, err := sql.Open("postgres", p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	return ask[bool](t, db, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
-}
-
-// noSession fails the test unless a session ends.
+// noSession fails the test unless a session ends. It asks past the pool.
 func (p *pool) noSession(t testing.TB, pid int) {
 	t.Helper()
-	eventually(t, "the session has ended", func() bool { return !p.hasSession(t, pid) })
+	watch := drivers[0].open(t, p.url)
+	eventually(t, "the session has ended", func() bool { return !hasSession(t, watch, pid) })
+}
+
+func hasSession(t testing.TB, watch *pool, pid int) bool {
+	t.Helper()
+	return ask[bool](t, watch, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
 }

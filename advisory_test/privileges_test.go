@@ -101,7 +101,7 @@ func TestWaitsInAdversity(t *testing.T) {
 	server := pgtest.NewServer(t, "max_connections=300")
 	atOnce(t, func(all *together) {
 		for _, a := range adversities {
-			for _, d := range drivers {
+			for _, d := range drivers[:2] {
 				all.run(a.name+"/"+d.name, func(t *testing.T) { a.test(t, server, d) })
 			}
 		}
@@ -156,9 +156,8 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 		return ask[int](t, watch, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%'") == len(kinds)
 	})
 	waitsOnServer := func() (waits bool) {
-		for end := time.Now().Add(1300 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			_, waiting := p.locks(t)
-			waits = waits || waiting > 0
+		for end := time.Now().Add(1300 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			waits = waits || ask[bool](t, watch, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))")
 		}
 		return waits
 	}
