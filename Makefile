@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo test setup
+.PHONY: demo test bench long setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -19,6 +19,17 @@ test:
 	@find . -name go.mod -not -path '*/testdata/*' | sort | while read -r mod; do \
 		(cd "$$(dirname "$$mod")" && go vet ./... && go test $(race) $(testflags) ./...) || exit 1; \
 	done
+
+# Ours and other ways to do the same, side by side in one run.
+bench:
+	@cd advisory_test/bench && go run .
+	@go test -run '^$$' -bench . -benchtime 5000x ./advisory_test
+
+# The suites that leave something to chance, at length: an hour and more.
+long:
+	PGADVISORY_CANCELLATIONS=20000 go test $(race) -count=1 -timeout=6h -v -run 'Cancellation' ./advisory_test
+	PGADVISORY_ROUNDS=20 PGADVISORY_DEAD_LINKS=all PGADVISORY_PARTITIONS=20 PGADVISORY_KILLS=200 PGADVISORY_CRASHES=20 PGADVISORY_TOKEN_SECONDS=60 \
+		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token' ./advisory_test
 
 # Installs PostgreSQL.
 setup:
