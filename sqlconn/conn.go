@@ -139,8 +139,12 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 // settings reads the options and checks the key.
 func settings(k advisory.Key, opts []advisory.SessionOption) (advisory.Settings, error) {
 	s, err := advisory.SessionSettings(opts...)
-	if err == nil && k == (advisory.Key{}) {
+	switch {
+	case err != nil:
+	case k == (advisory.Key{}):
 		err = advisory.ErrInvalidKey
+	case s.HoldAtLeast > 0:
+		err = errors.New("HoldAtLeast is for the calls of a Locker")
 	}
 	return s, err
 }

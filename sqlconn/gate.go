@@ -183,8 +183,13 @@ func (g *gate) handTo(r *request) {
 	g.busy = true
 	h.session.submit(&op{token: g.l.settings.Fencing, done: func(_ bool, token uint64, err error) {
 		g.idle()
-		if err == nil && g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled {
-			g.grant(r, token, true)
+		if g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled {
+			if err == nil {
+				g.grant(r, token, true)
+			} else { // the server works, and would say so again
+				g.queue = g.queue[1:]
+				r.settle(err)
+			}
 		}
 		g.resume(err == nil)
 	}})

@@ -73,7 +73,12 @@ func (h *handle) unlock(sync bool) error {
 		h.cancel(context.Canceled)
 		later := func() error {
 			defer l.deferred.Done()
-			time.Sleep(time.Until(due))
+			timer := time.NewTimer(time.Until(due))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-l.ending:
+			}
 			l.mu.Lock()
 			return h.give()
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -38,6 +39,7 @@ type Locker struct {
 	state    error     // ErrClosed once no new locks are given
 	closed   bool      // and no session is opened
 	drained  chan struct{}
+	ending   chan struct{}   // closed with it
 	watchers []chan struct{} // closed when a statement about some key is done
 
 	held int64 // locks of ours on the server
@@ -53,7 +55,7 @@ var _ advisory.Locker = (*Locker)(nil)
 // that make no sense are told by Ping, and by every other call.
 func NewLocker(db *sql.DB, opts ...LockerOption) *Locker {
 	l := &Locker{
-		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, drained: make(chan struct{}),
+		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, drained: make(chan struct{}), ending: make(chan struct{}),
 	}
 	l.settings, l.bad = lockerSettings(opts)
 	if l.bad == nil && db == nil {
@@ -198,26 +200,28 @@ func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) e
 		e.Cause = bound.Cause(ctx)
 	}
 	answer := make(chan []advisory.Holder, 1)
+	var gone atomic.Bool // nobody waits for the answer any more
 	l.mu.Lock()
 	s, err := l.frontSession()
 	if err == nil {
+		var hs []advisory.Holder
 		s.submit(&op{
 			query: func(ctx context.Context, conn *sql.Conn) error {
-				var hs []advisory.Holder
-				err := bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(r.gate.key), func(rows *sql.Rows) error {
+				hs = nil
+				if gone.Load() {
+					return nil
+				}
+				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(r.gate.key), func(rows *sql.Rows) error {
 					h, err := lockfn.ScanHolder(rows)
 					hs = append(hs, h)
 					return err
 				})
-				answer <- hs
-				return err
 			},
 			done: func(_ bool, _ uint64, err error) {
 				if err != nil {
-					select {
-					case answer <- nil:
-					default:
-					}
+					answer <- nil // and the query may still be under way
+				} else {
+					answer <- hs
 				}
 			},
 		})
@@ -227,13 +231,14 @@ func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) e
 		select {
 		case e.Holders = <-answer:
 		case <-time.After(bound.Grace):
+			gone.Store(true)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range e.Holders {
 		for s := range l.sessions {
-			if s.pid == e.Holders[i].PID {
+			if s.open && s.pid == e.Holders[i].PID {
 				e.Holders[i].Local = true
 				if h := s.holds[r.gate.key]; h != nil {
 					for u := range h.users {
@@ -422,8 +427,8 @@ func (l *Locker) refuse() {
 	}
 }
 
-// Shutdown gives no new locks, waits until those that are held are released or ctx ends,
-// and closes the Locker.
+// Shutdown gives no new locks, waits until those that are held are released, also those
+// of which [HoldAtLeast] has put off the release, or ctx ends, and closes the Locker.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	l.refuse()
 	var err error
@@ -432,17 +437,30 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("pgadvisory: shutdown: locks were still held: %w", bound.Cause(ctx))
 	}
-	return errors.Join(err, l.Close())
+	return errors.Join(err, l.end(ctx))
 }
 
-// Close ends the Locker at once: the Contexts of its locks end with [advisory.ErrClosed],
-// and its connections are destroyed, which frees the locks on the server. It waits for
-// releases that [HoldAtLeast] has put off.
+// Close gives no new locks, waits for releases that [HoldAtLeast] has put off, and ends
+// the Locker: the Contexts of its locks end with [advisory.ErrClosed], and its connections
+// are destroyed, which frees the locks on the server.
 func (l *Locker) Close() error {
 	l.refuse()
-	l.deferred.Wait()
+	return l.end(context.Background())
+}
+
+// end closes the Locker, after the releases that were put off, or when ctx ends.
+func (l *Locker) end(ctx context.Context) error {
+	due := make(chan struct{})
+	go func() { l.deferred.Wait(); close(due) }()
+	select {
+	case <-due:
+	case <-ctx.Done():
+	}
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed = true
+		close(l.ending)
+	}
 	for s := range l.sessions {
 		s.stop = true
 		for _, h := range s.holds {

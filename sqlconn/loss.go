@@ -142,6 +142,9 @@ func (s *session) bury() {
 		if s.l.front == s {
 			s.l.front = nil
 		}
+		for _, h := range s.holds {
+			h.lost(s.dead)
+		}
 		for _, o := range s.queue {
 			o.tell(false, 0, s.dead)
 		}

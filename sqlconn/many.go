@@ -20,10 +20,18 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 	keys = lockfn.Sorted(keys)
 	locks, missing, err := l.takeAll(ctx, time.Now(), "try lock all of", keys, opts, false)
 	if err != nil || missing < len(keys) {
-		locks.Unlock()
+		giveBack(locks)
 		return nil, false, err
 	}
 	return locks, true, nil
+}
+
+// giveBack releases, at once, locks that were taken in vain.
+func giveBack(locks advisory.Locks) {
+	for _, l := range locks {
+		l.(*handle).settings.HoldAtLeast = 0
+	}
+	locks.Unlock()
 }
 
 // LockAll waits until it has all of the keys. It takes them in one order for all callers,
@@ -45,7 +53,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 			return locks, nil
 		}
 		// What comes behind the one that is missing is not held while it is waited for.
-		more[min(missing, len(more)):].Unlock()
+		giveBack(more[min(missing, len(more)):])
 		if err == nil {
 			keys = keys[missing:]
 			remaining := opts
@@ -62,7 +70,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 				continue
 			}
 		}
-		locks.Unlock()
+		giveBack(locks)
 		return nil, wait.Ended(ctx, ctx, first(keys), s.Mode, start, err)
 	}
 }
@@ -212,6 +220,10 @@ func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 			again = true
 		case len(g.queue) > 0:
 		case g.hold != nil && g.hold.fits(r):
+			if len(free) > 0 {
+				again = true // if those before it are not
+				break
+			}
 			g.enter(r)
 			return r, again, nil
 		case g.hold != nil || slices.Contains(free, g):
@@ -269,6 +281,9 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 		done: func(_ bool, _ uint64, err error) {
 			for _, g := range gates {
 				g.idle()
+			}
+			if l.state != nil {
+				r.settle(l.state) // closed meanwhile: what was won is given back
 			}
 			if err == nil && won > 0 {
 				r.gate = gates[won-1]

@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -37,20 +38,32 @@ func slotKey(key advisory.Key, i int) advisory.Key {
 }
 
 // shuffled starts with any slot, so that not all who come try the same.
-func (s *Semaphore) shuffled(op string) ([]advisory.Key, error) {
+func (s *Semaphore) shuffled(op string, opts []advisory.SessionOption) ([]advisory.Key, error) {
 	switch {
 	case s.key == (advisory.Key{}):
 		return nil, lockfn.Error(op, s.key, advisory.Exclusive, advisory.ErrInvalidKey)
 	case s.n < 1:
 		return nil, lockfn.Error(op, s.key, advisory.Exclusive, fmt.Errorf("a semaphore of n = %d: it must be at least 1", s.n))
 	}
+	if err := s.exclusive(op, opts); err != nil {
+		return nil, err
+	}
 	start := rand.N(s.n)
 	return append(s.slots[start:len(s.slots):len(s.slots)], s.slots[:start]...), nil
 }
 
+// exclusive tells of [advisory.Shared], with which slots would hold any number.
+func (s *Semaphore) exclusive(op string, opts []advisory.SessionOption) error {
+	set, err := advisory.SessionSettings(opts...)
+	if err == nil && set.Mode != advisory.Exclusive {
+		err = errors.New("a semaphore's slots are exclusive")
+	}
+	return lockfn.Error(op, s.key, set.Mode, err)
+}
+
 // TryAcquire takes a slot if one is free. The Lock's Key is that of the slot.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
-	slots, err := s.shuffled("try semaphore")
+	slots, err := s.shuffled("try semaphore", opts)
 	if err != nil {
 		return none(s.key, advisory.Exclusive), false, err
 	}
@@ -59,7 +72,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SessionOpti
 
 // Acquire waits for a slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, error) {
-	slots, err := s.shuffled("semaphore")
+	slots, err := s.shuffled("semaphore", opts)
 	if err != nil {
 		return none(s.key, advisory.Exclusive), err
 	}

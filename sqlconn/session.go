@@ -125,7 +125,7 @@ func (s *session) run() {
 	for {
 		s.l.mu.Lock()
 		s.inFlight, s.queue = s.queue, nil
-		ops, dead, stop, waits := s.inFlight, s.dead != nil, s.stop && len(s.queue) == 0, s.waitFor
+		ops, dead, stop, waits := s.inFlight, s.dead != nil, s.stop, s.waitFor
 		s.l.mu.Unlock()
 		switch {
 		case dead || stop && len(ops) == 0:
@@ -290,10 +290,16 @@ func (s *session) serve(ops []*op) {
 		if !alive || len(now) > 0 && !s.sendOne(o) {
 			return
 		}
+		if time.Since(s.pinged) >= s.l.times.heartbeat {
+			s.ping()
+		}
 	}
 	if len(pings) > 0 {
 		sent := time.Now()
 		_, err := s.conn.ExecContext(s.ctx, lockfn.Ping)
+		if err != nil && !lockfn.LinkGone(err) {
+			err = nil // an answer, too
+		}
 		s.finish(pings, sent, err, func(o *op) { o.tell(true, 0, nil) })
 	}
 }

@@ -3,6 +3,7 @@ package sqlconn
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"sync"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -48,6 +49,10 @@ func (s *Session) Lock(ctx context.Context, db *sql.DB) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.locker != nil {
+		l.Close()
+		return lockfn.Error("lock", s.key, lock.Mode(), fmt.Errorf("%w by this Session", advisory.ErrAlreadyHeld))
+	}
 	s.locker, s.lock = l, lock
 	return nil
 }

@@ -132,11 +132,10 @@ func (s *session) hurry() {
 		return
 	}
 	s.hurried = true
-	front, err := s.l.frontSession()
-	if err != nil || !s.slicing {
+	front, pid := s.l.front, s.pid
+	if front == nil || !s.slicing {
 		return
 	}
-	pid := s.pid
 	s.spared = time.Now().Add(s.l.times.heartbeat / 2)
 	// If that comes before it waits, the next ping does it again.
 	front.submit(&op{
@@ -201,6 +200,7 @@ func (s *session) slice(g *gate) {
 	switch {
 	case rows == lockfn.SliceGranted:
 		s.waitFor, g.waiter = nil, nil
+		s.l.wakeWatchers()
 		g.granted(s, mode, token)
 	case failed != nil && len(g.queue) > 0:
 		r := g.queue[0]
@@ -215,6 +215,7 @@ func (s *session) slice(g *gate) {
 			return
 		}
 		s.waitFor, g.waiter = nil, nil
+		s.l.wakeWatchers()
 		s.l.nextPolled()
 		s.l.pollFor(g)
 		s.await(next)

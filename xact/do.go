@@ -117,7 +117,7 @@ func begun[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions
 		err = errors.New("begin returned a nil transaction")
 	case !untie():
 		if err == nil {
-			tx.Rollback()
+			go tx.Rollback() // it has no context, and a driver may not return
 			err = bound.Cause(ctx)
 		}
 		err = bound.Ended(ctx, err)
