@@ -174,8 +174,9 @@ func TestWaitsOfALockerThatEndAreSilent(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 6 {
 					wg.Go(func() {
-						for range 25 {
-							_, err := l.Lock(context.Background(), key, modes[rand.N(2)], advisory.MaxWait(rand.N(60*time.Millisecond)))
+						for i := range 60 {
+							longest := []time.Duration{3 * time.Millisecond, 60 * time.Millisecond}[i%2]
+							_, err := l.Lock(context.Background(), key, modes[rand.N(2)], advisory.MaxWait(rand.N(longest)))
 							if !isNotAcquired(err) {
 								t.Error(err)
 							}
