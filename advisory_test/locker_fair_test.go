@@ -124,12 +124,12 @@ func TestWriterAmongReaders(t *testing.T) {
 
 // Who waits by a Locker has its turn as often as who waits plainly.
 func TestEqualWaitersGetEqualTurns(t *testing.T) {
-	const hold = 200 * time.Millisecond
+	const hold, span = 200 * time.Millisecond, 6 * time.Second
 	fair(t, func(t *testing.T, p *pool) {
 		stop := compete(t, p, advisory.Exclusive, hold, byHandContender, byHandContender, byHandContender, ofLocker("a Locker", p.locker(t)))
-		time.Sleep(40 * hold)
+		time.Sleep(span)
 		turns := stop()
-		t.Logf("in %v, holding %v: three who wait plainly %d, a Locker %d", 40*hold, hold, turns[:3], turns[3])
+		t.Logf("in %v, holding %v: three who wait plainly %d, a Locker %d", span, hold, turns[:3], turns[3])
 		if turns[3] < (turns[0]+turns[1]+turns[2])/3/2 {
 			t.Error("the Locker had too few turns")
 		}

@@ -141,7 +141,7 @@ func TestNoDeadlockIsToldThatIsNone(t *testing.T) {
 		}
 		got <- err
 	}()
-	for i := range 4 {
+	for i := range 3 {
 		eventually(t, "it is in the middle of a slice", func() bool {
 			return ask[bool](t, p, `SELECT coalesce(max((clock_timestamp() - query_start BETWEEN '2050ms' AND '2250ms')::int), 0)::bool
 				FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '/*pgadvisory waits%' AND state = 'active'`)
