@@ -1,0 +1,11 @@
+package interop
+
+import "github.com/pgadvisory/pgadvisory/advisory"
+
+// Goose returns the key that goose (github.com/pressly/goose) locks by default, from
+// version 3.26 on.
+func Goose() advisory.Key { return advisory.Int64(4097083626) }
+
+// GooseBefore326 returns the key that goose locks by default in versions before 3.26.
+// They do not exclude later ones: lock both while both are in use.
+func GooseBefore326() advisory.Key { return advisory.Int64(5887940537704921958) }

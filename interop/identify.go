@@ -1,0 +1,48 @@
+package interop
+
+import "github.com/pgadvisory/pgadvisory/advisory"
+
+// Identify says in a few words which tool locks key in a database of that name, such as
+// "goose" or "golang-migrate (public.schema_migrations)". It is "" for other keys: those
+// that are made of a name cannot be told without it. Many tools may lock a small number
+// that somebody has chosen, so take it for a hint.
+func Identify(key advisory.Key, database string) string {
+	for _, known := range []struct {
+		key  advisory.Key
+		tool string
+	}{
+		{Goose(), "goose"},
+		{GooseBefore326(), "goose before 3.26"},
+		{Prisma(), "Prisma Migrate"},
+		{Tern(), "tern"},
+		{Atlas("atlas_migrate_execute"), "Atlas (migrate apply)"},
+		{advisory.Int64(4820), "examples/reconcile of pgadvisory"},
+		{advisory.Name("bank", "migrations"), "examples/migrate of pgadvisory"},
+	} {
+		if key == known.key {
+			return known.tool
+		}
+	}
+	if database == "" {
+		return ""
+	}
+	switch key {
+	case Rails(database):
+		return "Rails migrations"
+	case SQLxRustMigrate(database):
+		return "SQLx for Rust (migrations)"
+	case GolangMigrate(database):
+		return "golang-migrate (older versions)"
+	}
+	for _, schema := range []string{"public", database} {
+		if key == GolangMigrate(database, schema) {
+			return "golang-migrate (older versions)"
+		}
+		for _, table := range []string{"schema_migrations", "migrations"} {
+			if key == GolangMigrate(database, schema, table) {
+				return "golang-migrate (" + schema + "." + table + ")"
+			}
+		}
+	}
+	return ""
+}
