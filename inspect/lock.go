@@ -1,0 +1,147 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// A Lock is an advisory lock that a session or a prepared transaction holds or waits
+// for. Ages are by the server's clock.
+type Lock struct {
+	Key     advisory.Key
+	Mode    advisory.Mode
+	Granted bool // held; otherwise waited for
+
+	// PID is that of the server process; 0 for a prepared transaction, whose identifier
+	// Prepared is, where it could be told.
+	PID      int
+	Prepared string
+
+	User        string // role; for a prepared transaction its owner
+	Application string // application_name, which the client chooses
+	Client      string // address and port, or "local" for a Unix socket
+
+	// State is that of the session, as in pg_stat_activity: "active", "idle",
+	// "idle in transaction", "idle in transaction (aborted)", "disabled" (track_activities is
+	// off). Of what is no session it is "prepared"; of a session that ended
+	// meanwhile, "ended".
+	State    string
+	StateAge time.Duration // for how long it has been in that state
+
+	// WaitEvent is what the session's process waits for right now, such as
+	// "Client/ClientRead", or "".
+	WaitEvent string
+
+	// Since is, for a wait, when it began; before PostgreSQL 14, which does not record that,
+	// when its statement began. When a lock was taken PostgreSQL does not record: for a held
+	// lock, Since is when the session's transaction began or, between two, its last
+	// statement ended; for a prepared transaction, when it was prepared. Age is how long
+	// ago that was. Zero if it is not to be seen.
+	Since time.Time
+	Age   time.Duration
+
+	TransactionAge time.Duration // of the session's open transaction; 0 if there is none
+	QueryAge       time.Duration // of the statement that runs, or ran last in an open transaction; 0 between transactions
+
+	// WaitsFor are the pids of the sessions that keep this one waiting, for this or
+	// another lock: they hold what it wants, or are queued up before it. A 0 is a
+	// prepared transaction.
+	WaitsFor []int
+	// WaitedForBy are the pids of the sessions that wait for this key and have this lock,
+	// or this wait, in front of them.
+	WaitedForBy []int
+
+	// Hidden names what the role may not see, by the names that JSON has: "client",
+	// "state", "age", … An empty value that is not named here is really empty.
+	Hidden []string
+}
+
+// String says it in one line, such as "4820 exclusive, held by pid 812, user app,
+// application billing, client 10.0.0.7:50412, idle for 12s, pid 901 waits for it".
+func (l Lock) String() string {
+	var b strings.Builder
+	verb := "held by"
+	if !l.Granted {
+		verb = "waited for by"
+	}
+	fmt.Fprintf(&b, "%v %v, %s %s", l.Key, l.Mode, verb, l.who())
+	for _, f := range []struct{ name, value string }{{"user", l.User}, {"application", l.Application}, {"client", l.Client}} {
+		if f.value != "" {
+			fmt.Fprintf(&b, ", %s %s", f.name, clean(f.value))
+		}
+	}
+	switch {
+	case l.PID == 0:
+		if l.Age > 0 {
+			fmt.Fprintf(&b, ", prepared %v ago", round(l.Age))
+		}
+	case l.Granted:
+		if l.State != "" {
+			fmt.Fprintf(&b, ", %s", l.State)
+			if l.StateAge > 0 {
+				fmt.Fprintf(&b, " for %v", round(l.StateAge))
+			}
+		}
+		if l.TransactionAge > 0 {
+			fmt.Fprintf(&b, ", in a transaction for %v", round(l.TransactionAge))
+		}
+	case l.Age > 0:
+		fmt.Fprintf(&b, " for %v", round(l.Age))
+	}
+	if len(l.WaitsFor) > 0 {
+		fmt.Fprintf(&b, ", waits for %s", pids(l.WaitsFor))
+	}
+	if len(l.WaitedForBy) > 0 {
+		verb := "waits"
+		if len(l.WaitedForBy) > 1 {
+			verb = "wait"
+		}
+		fmt.Fprintf(&b, ", %s %s for it", pids(l.WaitedForBy), verb)
+	}
+	if len(l.Hidden) > 0 {
+		fmt.Fprintf(&b, " (this role may not see: %s)", strings.Join(l.Hidden, ", "))
+	}
+	return b.String()
+}
+
+func (l Lock) who() string {
+	switch {
+	case l.PID != 0:
+		return fmt.Sprintf("pid %d", l.PID)
+	case l.Prepared != "":
+		return "the prepared transaction " + quote(l.Prepared)
+	}
+	return "a prepared transaction"
+}
+
+// MarshalJSON writes the mode as a word, times as RFC 3339, ages as seconds, and leaves
+// out what is empty.
+func (l Lock) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Key            advisory.Key `json:"key"`
+		Mode           string       `json:"mode"`
+		Granted        bool         `json:"granted"`
+		PID            int          `json:"pid,omitempty"`
+		Prepared       string       `json:"prepared,omitempty"`
+		User           string       `json:"user,omitempty"`
+		Application    string       `json:"application,omitempty"`
+		Client         string       `json:"client,omitempty"`
+		State          string       `json:"state,omitempty"`
+		StateAge       float64      `json:"state_age,omitempty"`
+		WaitEvent      string       `json:"wait_event,omitempty"`
+		Since          time.Time    `json:"since,omitzero"`
+		Age            float64      `json:"age,omitempty"`
+		TransactionAge float64      `json:"transaction_age,omitempty"`
+		QueryAge       float64      `json:"query_age,omitempty"`
+		WaitsFor       []int        `json:"waits_for,omitempty"`
+		WaitedForBy    []int        `json:"waited_for_by,omitempty"`
+		Hidden         []string     `json:"hidden,omitempty"`
+	}{
+		l.Key, l.Mode.String(), l.Granted, l.PID, l.Prepared, l.User, l.Application, l.Client, l.State, l.StateAge.Seconds(), l.WaitEvent,
+		l.Since, l.Age.Seconds(), l.TransactionAge.Seconds(), l.QueryAge.Seconds(), l.WaitsFor, l.WaitedForBy, l.Hidden,
+	})
+}

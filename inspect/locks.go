@@ -1,0 +1,96 @@
+package inspect
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// Locks lists every advisory lock of this database, held and waited for, by key: the
+// holders first, then those who wait, the longest first. It is one statement, of some tens of milliseconds
+// for ten thousand locks.
+//
+// Waits of this library that are between two tries are not to be seen: see package xact.
+// One that is made in slices begins anew with each slice, so its Since is young.
+func Locks(ctx context.Context, db DB) ([]Lock, error) {
+	var locks []Lock
+	err := query(ctx, db, lockfn.Everybody, nil, func(rows *sql.Rows) error {
+		r, err := lockfn.ScanEverybody(rows)
+		locks = append(locks, lockOf(r))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pgadvisory: list the locks of the database: %w", lockfn.Meaning(err))
+	}
+	connect(locks)
+	return locks, nil
+}
+
+// query calls row for each row.
+func query(ctx context.Context, db DB, text string, args []any, row func(*sql.Rows) error) error {
+	rows, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func lockOf(r lockfn.Row) Lock {
+	age := func(t time.Time) time.Duration {
+		if t.IsZero() {
+			return 0
+		}
+		return max(r.Now.Sub(t), 1) // a zero says that there is none
+	}
+	l := Lock{
+		Key: r.Key, Mode: r.Mode, Granted: r.Granted,
+		PID: r.PID, Prepared: r.GID,
+		User: r.User, Application: r.Application, Client: r.Client,
+		State: r.State, StateAge: age(r.StateSince), WaitEvent: r.WaitEvent,
+		Since: r.Since, Age: age(r.Since),
+		TransactionAge: age(r.XactStart), QueryAge: age(r.Query),
+		WaitsFor: r.Blockers,
+	}
+	if r.Hidden {
+		l.Hidden = []string{"client", "state", "state_age", "wait_event", "transaction_age", "query_age"}
+		if l.Since.IsZero() {
+			l.Hidden = append(l.Hidden, "since", "age")
+		}
+	}
+	return l
+}
+
+// connect fills in who waits for each lock.
+func connect(locks []Lock) {
+	type place struct {
+		key advisory.Key
+		pid int
+	}
+	behind := map[place][]int{}
+	for _, l := range locks {
+		if !l.Granted {
+			for _, pid := range l.WaitsFor {
+				p := place{l.Key, pid}
+				if !slices.Contains(behind[p], l.PID) {
+					behind[p] = append(behind[p], l.PID)
+				}
+			}
+		}
+	}
+	for i, l := range locks {
+		if by := behind[place{l.Key, l.PID}]; len(by) > 0 {
+			locks[i].WaitedForBy = slices.DeleteFunc(slices.Clone(by), func(pid int) bool { return pid == l.PID })
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package inspect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// quote returns s as a literal of SQL, on one line and without control characters.
+func quote(s string) string {
+	var b strings.Builder
+	plain := true
+	for _, r := range s {
+		switch {
+		case r == '\'':
+			b.WriteString("''")
+		case r == '\\':
+			b.WriteString(`\\`)
+			plain = false
+		case !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\U%08X`, r)
+			plain = false
+		default:
+			b.WriteRune(r)
+		}
+	}
+	if plain {
+		return "'" + b.String() + "'"
+	}
+	return "E'" + b.String() + "'"
+}
+
+// clean returns s as one line without control characters, for a terminal: clients
+// choose their application_name.
+func clean(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// round returns d as people say it: 12s, 3m5s, 26h0m0s; below a second 250ms.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond)
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// pids returns "pid 812" or "pids 812, 901".
+func pids(list []int) string {
+	const most = 10
+	var words []string
+	for i, pid := range list {
+		if i == most {
+			words = append(words, fmt.Sprintf("%d more", len(list)-most))
+			break
+		}
+		if pid == 0 {
+			words = append(words, "a prepared transaction")
+		} else {
+			words = append(words, strconv.Itoa(pid))
+		}
+	}
+	switch {
+	case len(list) == 1 && list[0] == 0:
+		return words[0]
+	case len(list) == 1:
+		return "pid " + words[0]
+	}
+	return "pids " + strings.Join(words, ", ")
+}
