@@ -339,7 +339,7 @@ func (s *session) sendBatch(ops []*op) bool {
 	for i, o := range ops {
 		reqs[i] = *o.req
 	}
-	keys, letters := lockfn.BatchArgs(reqs)
+	keys, codes := lockfn.BatchArgs(reqs)
 	var (
 		pid     int
 		answers string
@@ -348,7 +348,7 @@ func (s *session) sendBatch(ops []*op) bool {
 	sent := time.Now()
 	// Scan closes the rows, which reads up to the end of the transaction: a token
 	// is not durable before.
-	err := s.batch.QueryRowContext(s.ctx, keys, letters).Scan(&pid, &answers, &token)
+	err := s.batch.QueryRowContext(s.ctx, keys, codes).Scan(&pid, &answers, &token)
 	if err == nil && pid != s.pid {
 		err = &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
 		s.l.mu.Lock()
