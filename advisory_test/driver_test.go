@@ -31,11 +31,13 @@ var drivers = []driver{
 	{name: "sqlx", sql: "postgres", sqlx: true},
 }
 
-// eachDriver runs a subtest for each driver, with a fresh database.
+// eachDriver runs a subtest for each driver, with a fresh database, all at once.
 func eachDriver(t *testing.T, test func(t *testing.T, p *pool)) {
-	for _, d := range drivers {
-		t.Run(d.name, func(t *testing.T) { test(t, d.open(t, pgtest.URL(t))) })
-	}
+	atOnce(t, func(all *together) {
+		for _, d := range drivers {
+			all.run(d.name, func(t *testing.T) { test(t, d.open(t, pgtest.URL(t))) })
+		}
+	})
 }
 
 // A pool is a *sql.DB, and the calls that take or give a connection or a transaction
