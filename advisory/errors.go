@@ -78,6 +78,9 @@ const (
 	Pooler UnsafeReason = "transaction pooling"
 	// NotPostgreSQL: a compatible database that accepts the functions and locks nothing.
 	NotPostgreSQL UnsafeReason = "not PostgreSQL"
+	// NoExclusion: two connections of a pool were granted the same lock. They may be
+	// connected to different servers.
+	NoExclusion UnsafeReason = "locks exclude nobody"
 )
 
 // An UnsafeServerError is [ErrUnsafeServer] with its reason.

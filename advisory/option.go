@@ -53,6 +53,7 @@ type LockerSettings struct {
 	Fencing         bool
 	MaxConns        int
 	ApplicationName string
+	NoServerCheck   bool
 }
 
 // SessionSettings reads the options of a call; of two of a kind the last counts.

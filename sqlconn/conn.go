@@ -3,10 +3,8 @@ package sqlconn
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
@@ -29,11 +27,9 @@ type Conn interface {
 type call struct {
 	bound.Session
 	conn  Conn
-	raw   atomic.Value // rawConn
+	raw   bound.Driver
 	owner held.Owner
 }
-
-type rawConn struct{ driver.Conn }
 
 // on runs f for a call on conn, in bounded time after the end of limit, which is ctx
 // or ends before it. f may still run when on has returned.
@@ -66,34 +62,17 @@ type nothing = struct{}
 
 // look keeps the driver's connection for later, when conn.Raw may not return.
 func (c *call) look(driverConn any) error {
-	if raw, ok := driverConn.(driver.Conn); ok {
-		c.raw.Store(rawConn{raw})
-	}
 	c.owner = held.OwnerOf(driverConn)
-	return nil
+	return c.raw.Keep(driverConn)
 }
 
 // giveUp closes the network connection below a statement that does not return.
-func (c *call) giveUp() {
-	if raw, ok := c.raw.Load().(rawConn); ok {
-		raw.Close()
-	}
-}
+func (c *call) giveUp() { c.raw.Close() }
 
 // discard destroys the connection, and with it whatever it holds.
-//
-// Below database/sql there may be another pool, to which a closed connection
-// only goes back: pgx's, which destroys one that is inside a transaction.
 func (c *call) discard() {
 	c.owner.Clear()
-	c.conn.Raw(func(driverConn any) error {
-		if e, ok := driverConn.(driver.ExecerContext); ok {
-			ctx, cancel := context.WithTimeout(context.Background(), bound.Abort)
-			defer cancel()
-			e.ExecContext(ctx, "BEGIN", nil)
-		}
-		return driver.ErrBadConn
-	})
+	bound.Discard(c.conn)
 }
 
 // settle sees to it that after a failed statement nothing is held that was not

@@ -21,6 +21,14 @@ import (
 // Its connections are pinned and have settings of their own: they are destroyed, not
 // pooled, when it is closed. MaxOpenConns of the pool has to leave room for them beside
 // what the work under the locks needs.
+//
+// On servers where locks would be fake it refuses to lock, as [advisory.ErrUnsafeServer]: on
+// a hot standby, on what is not PostgreSQL, and behind a pooler that hands one session
+// to several clients, such as PgBouncer in transaction mode. That it looks for before the
+// first lock of a pool, for which it needs a second connection for some round trips. If
+// there is none within a second, or the check fails, it locks all the same, says so in the
+// event of the opened session, and makes the check when there is one, at most every ten
+// seconds; if locks then turn out to be fake, they are lost. [Locker.Ping] insists on it.
 type Locker struct {
 	db       *sql.DB
 	settings advisory.LockerSettings
@@ -41,6 +49,8 @@ type Locker struct {
 	drained  chan struct{}
 	ending   chan struct{}   // closed with it
 	watchers []chan struct{} // closed when a statement about some key is done
+
+	checkedAt time.Time // when a check of the server that could not be made was last tried again
 
 	held int64 // locks of ours on the server
 	room room
@@ -316,7 +326,8 @@ func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts
 
 // Ping opens the Locker's session, if there is none, and looks whether it works: bad
 // options, a server that cannot be reached, or one on which locks would be fake, are told
-// at start-up and not at the first tick.
+// at start-up and not at the first tick. That this could not be found out, because all
+// connections of the pool were in use, say, is an error, too.
 func (l *Locker) Ping(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
@@ -337,6 +348,9 @@ func (l *Locker) Ping(ctx context.Context) error {
 		case <-ctx.Done():
 			err = bound.Cause(ctx)
 		}
+	}
+	if err == nil {
+		err = l.ensureChecked(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("pgadvisory: ping: %w", err)

@@ -50,6 +50,13 @@ func WithApplicationName(name string) LockerOption {
 	return lockerOption(func(s *advisory.LockerSettings) { s.ApplicationName = name })
 }
 
+// WithoutServerCheck skips the check before a pool's first lock, some round trips on two
+// connections, that no pooler in between hands the sessions of the server to several
+// clients. A hot standby, and a server that is not PostgreSQL, are refused all the same.
+func WithoutServerCheck() LockerOption {
+	return lockerOption(func(s *advisory.LockerSettings) { s.NoServerCheck = true })
+}
+
 // HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
 // so that a short job is not run again by a node whose clock is behind. Unlock then
 // returns at once and the release happens in the background; Do, TryDo, Shutdown and

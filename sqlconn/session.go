@@ -176,9 +176,12 @@ func (s *session) connect() error {
 	s.heard(o.sent)
 	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
 	s.l.mu.Unlock()
-	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid}
+	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {
 		e.Err = errors.New("the server's platform has no tcp_user_timeout: if its packets to this client are lost, a lock may be kept for longer than the failover time")
+		if o.unchecked != nil {
+			e.Err = errors.Join(e.Err, o.unchecked)
+		}
 	}
 	s.l.observe(e)
 	return nil
@@ -195,6 +198,8 @@ type fit struct {
 	deadlock time.Duration
 	// bounded: its platform lets go of a client that vanished in whatever way.
 	bounded bool
+	// unchecked: why no pooler could be looked for.
+	unchecked error
 }
 
 func (o *fit) close() {
@@ -223,6 +228,14 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	// First, for behind a pooler the settings would be made on sessions of others.
+	if s.l.unchecked() {
+		err := s.l.checkServer(ctx, conn)
+		if errors.Is(err, advisory.ErrUnsafeServer) {
+			return nil, err
+		}
+		o.unchecked = err
+	}
 	if _, err := conn.ExecContext(ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
 		return nil, err
 	}
@@ -242,7 +255,7 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 	}
 	o.bounded = !tcp || userTimeout != 0
 	o.deadlock = time.Duration(deadlock) * time.Millisecond
-	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing))
+	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
 	return o, err
 }
 
@@ -468,6 +481,9 @@ func (s *session) ping() {
 	if s.l.front == s {
 		if waiters, leaving := s.l.slicing(); len(waiters) > 0 {
 			text = lockfn.Guard(waiters, leaving)
+		}
+		if s.l.unchecked() {
+			s.l.checkLater()
 		}
 	} else if len(s.holds) == 0 && s.waitFor == nil && time.Since(s.idle) > idleTime {
 		s.stop = true

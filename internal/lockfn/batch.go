@@ -34,7 +34,7 @@ func (r Request) code() int {
 }
 
 // Batch answers many requests in one round trip, in their order. It is to be
-// prepared once on a session. Its parameters are made by [BatchArgs]; its one row is
+// prepared once on the session of that pid; on another, behind a pooler, it does nothing. Its parameters are made by [BatchArgs]; its one row is
 // the pid of the session, a letter t or f for each request, and a fencing token, or
 // 0 if fencing is off or nothing was granted.
 //
@@ -45,7 +45,7 @@ func (r Request) code() int {
 //
 // The rows come, and are answered, in the order of the arrays: there is no sort, which
 // together with codes of integers makes a key less than half as dear as it was otherwise.
-func Batch(fencing bool) string {
+func Batch(fencing bool, pid int) string {
 	token := "0::pg_catalog.int8"
 	if fencing {
 		token = "CASE WHEN a.grants > 0 THEN " + Token + " ELSE 0 END"
@@ -73,10 +73,10 @@ func Batch(fencing bool) string {
 		}
 	}
 	return "SELECT pg_catalog.pg_backend_pid(), a.answers, " + token + " FROM (" +
-		"SELECT pg_catalog.string_agg(CASE WHEN r.ok THEN 't' ELSE 'f' END, '') AS answers, " +
+		"SELECT coalesce(pg_catalog.string_agg(CASE WHEN r.ok THEN 't' ELSE 'f' END, ''), '') AS answers, " +
 		fmt.Sprintf("pg_catalog.count(*) FILTER (WHERE r.ok AND r.op < %d) AS grants FROM (", Request{Op: OpUnlock}.code()) +
 		"SELECT k.op, CASE k.op" + cases.String() + " END AS ok FROM ROWS FROM (" +
-		"pg_catalog.unnest($1::pg_catalog.text::pg_catalog.int8[]), pg_catalog.unnest($2::pg_catalog.text::pg_catalog.int2[])) k(n, op) OFFSET 0) r) a"
+		"pg_catalog.unnest($1::pg_catalog.text::pg_catalog.int8[]), pg_catalog.unnest($2::pg_catalog.text::pg_catalog.int2[])) k(n, op) WHERE pg_catalog.pg_backend_pid() = " + strconv.Itoa(pid) + " OFFSET 0) r) a"
 }
 
 // Token draws a fencing token. The message gives the transaction something to flush.

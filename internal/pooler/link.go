@@ -1,0 +1,98 @@
+package pooler
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// A Link is a connection to probe on. Not for several goroutines at once.
+type Link struct {
+	Conn  *sql.Conn
+	raw   bound.Driver
+	stuck <-chan struct{} // closed when the statement has returned that was walked away from
+	doubt bool
+}
+
+// On returns the Link of a connection that somebody else closes.
+func On(conn *sql.Conn) *Link { return &Link{Conn: conn} }
+
+// Open takes a connection from a pool, before ctx ends.
+func Open(ctx context.Context, db *sql.DB) (*Link, error) {
+	l, err := bound.Call(ctx, func(ctx context.Context) (*Link, error) {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l := On(conn)
+		if err := conn.Raw(l.raw.Keep); err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return l, nil
+	}, nil, func(l *Link, err error) {
+		if err == nil {
+			l.Close()
+		}
+	})
+	if err != nil {
+		if st := db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+			return nil, fmt.Errorf("all %d connections of the pool are in use", st.MaxOpenConnections)
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// Exec is an [Exec] that returns when ctx ends, whatever the driver does.
+func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
+	if l.stuck != nil || ctx.Err() != nil {
+		return 0, bound.ErrNoAnswer
+	}
+	done := make(chan struct{})
+	var n int64
+	var failed error
+	go func() {
+		defer close(done)
+		n, failed = bound.Session{Ctx: ctx, On: l.Conn}.Exec(text)
+	}()
+	select {
+	case <-done:
+		if failed != nil && lockfn.SQLState(failed) == "" {
+			l.doubt = true
+		}
+		return n, failed
+	case <-ctx.Done():
+		l.stuck, l.doubt = done, true
+		return 0, bound.ErrNoAnswer
+	}
+}
+
+// Close gives the connection back to the pool, or destroys it if it is not known what
+// became of it, if need be on another goroutine.
+func (l *Link) Close() {
+	if l.stuck == nil {
+		l.close()
+		return
+	}
+	go func() {
+		select {
+		case <-l.stuck:
+		case <-time.After(bound.Abort):
+			l.raw.Close()
+			<-l.stuck
+		}
+		l.close()
+	}()
+}
+
+func (l *Link) close() {
+	if l.doubt {
+		bound.Discard(l.Conn)
+	}
+	l.Conn.Close()
+}

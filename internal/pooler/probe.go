@@ -1,0 +1,150 @@
+package pooler
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+// Exec sends a statement and returns its row count.
+type Exec func(ctx context.Context, text string) (rows int64, err error)
+
+// turns are whose turn it is to look: false is the first connection, true the other.
+//
+// A proxy that takes the session that was used last shares one at the second look. One that
+// takes all sessions in turn changes them at the third, because the same connection looks
+// twice. The others are for proxies that are busy with other clients.
+var turns = []bool{false, true, true, false, false, true}
+
+// keyTries are for proxies on servers that do not show what sessions do.
+const keyTries = 5
+
+// Probe looks whether locks exclude between the two connections, which must be doing
+// nothing else. The error is an [*advisory.UnsafeServerError] if they do not, and another if
+// that could not be found out. sighted: it was seen what the sessions do; if not, only
+// locks were tried, which finds fewer proxies that are busy.
+//
+// It leaves nothing on either connection. In the second part, and behind a proxy that the
+// first did not find, a lock on a key of chance may stay on one of the proxy's sessions.
+func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
+	sighted, err = look(ctx, a, b)
+	if err != nil {
+		return sighted, err
+	}
+	tries := 1
+	if !sighted {
+		tries = keyTries
+	}
+	return sighted, tryKey(ctx, a, b, tries)
+}
+
+// look counts the sessions that show a token. From the second look on these must be two.
+// If they are fewer, one connection's statement has taken the place of the other's, or
+// another client's has; if more, a connection has changed its session.
+func look(ctx context.Context, a, b Exec) (sighted bool, err error) {
+	token := "pgadvisory" + hex.EncodeToString(random())
+	for i, other := range turns {
+		exec := a
+		if other {
+			exec = b
+		}
+		rows, err := exec(ctx, lockfn.Look(token))
+		if err != nil {
+			return false, unlessRefused(err)
+		}
+		switch seen := lockfn.Seen(rows); {
+		case seen < 1:
+			return false, nil
+		case seen > 2 || i == 0 && seen > 1:
+			return true, unsafe(advisory.Pooler, "two connections were answered by %d sessions or more", seen)
+		case seen < 2 && i > 0:
+			same, err := sameRole(ctx, a, b)
+			if err != nil || !same { // one cannot see the other
+				return false, err
+			}
+			return true, unsafe(advisory.Pooler, "a session is shared between connections")
+		}
+	}
+	return true, nil
+}
+
+func sameRole(ctx context.Context, a, b Exec) (bool, error) {
+	one, err := a(ctx, lockfn.Role)
+	if err != nil {
+		return false, unlessRefused(err)
+	}
+	two, err := b(ctx, lockfn.Role)
+	return one == two, unlessRefused(err)
+}
+
+// unlessRefused: the server may not show to this role what sessions do.
+func unlessRefused(err error) error {
+	if lockfn.Refused(err) {
+		return nil
+	}
+	return err
+}
+
+// tryKey holds a key on one connection and tries it on the other.
+func tryKey(ctx context.Context, a, b Exec, tries int) error {
+	key := advisory.Int64(int64(binary.LittleEndian.Uint64(random())))
+	rows, err := a(ctx, lockfn.Try(key, advisory.Exclusive))
+	if err != nil {
+		return err
+	}
+	if rows != 1 {
+		return fmt.Errorf("the free key %s could not be locked", key)
+	}
+	for range tries {
+		rows, err = b(ctx, lockfn.TryBeside(key))
+		if err != nil || rows != lockfn.BesideBusy {
+			break
+		}
+	}
+	if err == nil && rows == lockfn.BesideSame {
+		return unsafe(advisory.Pooler, "a session is shared between connections: both were granted the same lock")
+	}
+	found := rows
+
+	// Also when ctx has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Grace)
+	defer cancel()
+	released, uerr := a(ctx, lockfn.UnlockIfHeld(key, advisory.Exclusive))
+	switch {
+	case err != nil:
+		return err
+	case found != lockfn.BesideBusy:
+		return unsafe(advisory.NoExclusion, "two connections were granted the same lock")
+	case uerr != nil:
+		return uerr
+	case released == 1:
+		return nil
+	}
+	// The lock is on another session. It harms nobody, but takes a place.
+	for i := range 4 * keyTries {
+		exec := a
+		if i%2 == 0 {
+			exec = b
+		}
+		if rows, err := exec(ctx, lockfn.UnlockIfHeld(key, advisory.Exclusive)); err != nil || rows == 1 {
+			break
+		}
+	}
+	return unsafe(advisory.Pooler, "a lock was not on its connection's session any more")
+}
+
+func unsafe(reason advisory.UnsafeReason, format string, args ...any) error {
+	return &advisory.UnsafeServerError{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+func random() []byte {
+	b := make([]byte, 8)
+	rand.Read(b)
+	return b
+}

@@ -1,0 +1,168 @@
+package sqlconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
+)
+
+const (
+	// secondTime bounds the wait for the second connection that a check needs.
+	secondTime = time.Second
+	// probeTime bounds the check itself, of a session that is being opened.
+	probeTime = 3 * time.Second
+	// checkEvery is how often a check that could not be made is tried again.
+	checkEvery = 10 * time.Second
+)
+
+// checked holds the pools, by weak.Pointer[sql.DB], between whose connections locks were
+// seen to exclude. That a pool's are fake, or that it could not be found out, is not
+// remembered.
+var checked sync.Map
+
+func remember(db *sql.DB) {
+	p := weak.Make(db)
+	if _, known := checked.LoadOrStore(p, true); !known {
+		runtime.AddCleanup(db, func(p weak.Pointer[sql.DB]) { checked.Delete(p) }, p)
+	}
+}
+
+// unchecked reports whether a check is due.
+func (l *Locker) unchecked() bool {
+	if l.settings.NoServerCheck {
+		return false
+	}
+	_, known := checked.Load(weak.Make(l.db))
+	return !known
+}
+
+// An uncheckedError: it could not be found out whether locks are real.
+type uncheckedError struct{ error }
+
+func (e uncheckedError) Error() string {
+	return fmt.Sprintf("whether a pooler hands sessions to several clients could not be checked (raise MaxOpenConns, or see WithoutServerCheck): %v", e.error)
+}
+
+func (e uncheckedError) Unwrap() error { return e.error }
+
+// checkServer looks, on conn, whether locks are real, before it is used for anything else.
+func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn) error {
+	wait, stop := context.WithTimeout(ctx, secondTime)
+	defer stop()
+	second, err := pooler.Open(wait, l.db)
+	if err != nil {
+		return uncheckedError{err}
+	}
+	defer second.Close()
+	return l.probe(ctx, conn, second, probeTime)
+}
+
+// probe returns an [*advisory.UnsafeServerError] or an uncheckedError, if not nil.
+func (l *Locker) probe(ctx context.Context, conn *sql.Conn, second *pooler.Link, d time.Duration) error {
+	ctx, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	_, err := pooler.Probe(ctx, pooler.On(conn).Exec, second.Exec)
+	switch {
+	case err == nil:
+		remember(l.db)
+	case !errors.Is(err, advisory.ErrUnsafeServer):
+		err = uncheckedError{err}
+	}
+	return err
+}
+
+// checkAgain makes the check that could not be made when the session was opened. If locks
+// turn out to be fake, the session is lost.
+func (l *Locker) checkAgain() error {
+	wait, stop := context.WithTimeout(context.Background(), secondTime)
+	defer stop()
+	go func() {
+		select {
+		case <-l.ending:
+			stop()
+		case <-wait.Done():
+		}
+	}()
+	second, err := pooler.Open(wait, l.db)
+	if err != nil {
+		return uncheckedError{err}
+	}
+	var taken atomic.Bool // second has an owner: the query, or nobody needs it
+	defer func() {
+		if taken.CompareAndSwap(false, true) {
+			second.Close()
+		}
+	}()
+	var result error
+	answer := make(chan error, 1)
+	l.mu.Lock()
+	s, err := l.frontSession()
+	if err == nil {
+		s.submit(&op{
+			query: func(ctx context.Context, conn *sql.Conn) error {
+				if !taken.CompareAndSwap(false, true) {
+					return nil
+				}
+				defer second.Close()
+				// Within a heartbeat, for pings wait meanwhile.
+				result = l.probe(ctx, conn, second, l.times.heartbeat)
+				if errors.Is(result, advisory.ErrUnsafeServer) {
+					return result
+				}
+				return nil
+			},
+			done: func(_ bool, _ uint64, err error) { answer <- err },
+		})
+	}
+	l.mu.Unlock()
+	if err == nil {
+		err = <-answer
+	}
+	if err == nil {
+		err = result
+	}
+	return err
+}
+
+// checkLater has the check made in the background. The mutex is held.
+func (l *Locker) checkLater() {
+	if l.closed || time.Since(l.checkedAt) < checkEvery {
+		return
+	}
+	if st := l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+		return
+	}
+	l.checkedAt = time.Now()
+	l.owners.Go(func() { l.checkAgain() })
+}
+
+// ensureChecked is for Ping.
+func (l *Locker) ensureChecked(ctx context.Context) error {
+	if !l.unchecked() {
+		return nil
+	}
+	answer := make(chan error, 1)
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return advisory.ErrClosed
+	}
+	l.owners.Go(func() { answer <- l.checkAgain() })
+	l.mu.Unlock()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return bound.Cause(ctx)
+	}
+}
