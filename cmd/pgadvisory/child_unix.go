@@ -1,0 +1,107 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// A child is the command, in a process group of its own, which it leads.
+type child struct {
+	pid     int
+	changes <-chan syscall.WaitStatus // that it was stopped, and that it has ended
+	end     syscall.WaitStatus
+	tty     *terminal
+}
+
+// startChild starts the command.
+func startChild(path string, argv, env []string, tty *terminal) (*child, error) {
+	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	dieWithParent(attr.Sys)
+	if tty.toLend() {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, tty.fd()
+		tty.lent = true
+	}
+	changes := make(chan syscall.WaitStatus, 1)
+	started := make(chan error, 1)
+	var pid int
+	go func() {
+		// On Linux the command is killed when the thread ends that has started it.
+		runtime.LockOSThread()
+		process, err := os.StartProcess(path, argv, attr)
+		if err != nil {
+			started <- err
+			return
+		}
+		pid = process.Pid
+		started <- nil
+		for {
+			var status syscall.WaitStatus
+			_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+			if err == syscall.EINTR {
+				continue
+			}
+			changes <- status
+			if err != nil || !status.Stopped() {
+				select {} // the thread stays
+			}
+		}
+	}()
+	if err := <-started; err != nil {
+		tty.take(0)
+		return nil, err
+	}
+	return &child{pid: pid, changes: changes, tty: tty}, nil
+}
+
+// signal passes on a signal that this process was sent. Those that a terminal would send,
+// and SIGTERM, go to all of the process group.
+func (c *child) signal(s syscall.Signal) {
+	switch s {
+	case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM:
+		syscall.Kill(c.pid, s)
+	case syscall.SIGCONT:
+		c.resume()
+	default:
+		syscall.Kill(-c.pid, s)
+	}
+}
+
+// stopped does as the command did, which was stopped: if a shell has started this
+// process, it is to have its prompt.
+func (c *child) stopped(s syscall.Signal, signals <-chan os.Signal) {
+	if c.tty == nil || s == syscall.SIGSTOP {
+		return // nobody's job: who has stopped it sees to it
+	}
+	if (s == syscall.SIGTTIN || s == syscall.SIGTTOU) && c.tty.ours() {
+		c.tty.lend(c.pid) // it wants the terminal, and we have it
+		syscall.Kill(-c.pid, syscall.SIGCONT)
+		return
+	}
+	c.tty.take(c.pid)
+	c.tty.stop(s)
+	// Stopped, until SIGCONT; or not at all, where there is nobody to continue us.
+	for late := time.After(100 * time.Millisecond); ; {
+		select {
+		case got := <-signals:
+			if got != syscall.SIGCONT {
+				c.signal(got.(syscall.Signal))
+				continue
+			}
+		case <-late:
+		}
+		break
+	}
+	c.resume()
+}
+
+// resume continues the command, in the foreground if we are there.
+func (c *child) resume() {
+	if c.tty.isLent() && c.tty.ours() {
+		c.tty.lend(c.pid)
+	}
+	syscall.Kill(-c.pid, syscall.SIGCONT)
+}

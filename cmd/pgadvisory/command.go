@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// A command is a subcommand.
+type command struct {
+	name    string
+	args    string // as the usage line has them
+	summary string // one line
+	help    string // what more there is to know, and examples
+
+	// setup declares flags and returns what to run with what is left of the arguments.
+	setup   func(p *program, flags *flag.FlagSet) func(ctx context.Context, args []string) error
+	signals bool // it sees to signals itself
+}
+
+// commands returns all of them, in the order of help.
+func commands() []*command {
+	return []*command{
+		runCommand, waitCommand, keyCommand,
+		lsCommand, whoCommand, graphCommand, releaseCommand, checkCommand, benchCommand,
+		completionCommand, helpCommand, versionCommand,
+	}
+}
+
+// find returns the command that args begin with, and its arguments.
+func find(args []string) (*command, []string, error) {
+	if len(args) == 0 {
+		return nil, nil, usage("a subcommand is missing, such as run, ls or key: see pgadvisory help")
+	}
+	switch args[0] {
+	case "-h", "-help", "--help":
+		return helpCommand, args[1:], nil
+	case "-V", "-version", "--version":
+		return versionCommand, args[1:], nil
+	}
+	c := named(args[0])
+	if c == nil {
+		return nil, nil, usage("there is no subcommand %q: see pgadvisory help", args[0])
+	}
+	return c, args[1:], nil
+}
+
+func named(name string) *command {
+	all := commands()
+	if i := slices.IndexFunc(all, func(c *command) bool { return c.name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// parse reads the flags and returns what is to be done.
+func (c *command) parse(p *program, args []string) func(ctx context.Context) error {
+	flags := c.flagSet()
+	run := c.setup(p, flags)
+	switch err := flags.Parse(args); {
+	case err == flag.ErrHelp:
+		return func(context.Context) error { c.tell(p.out); return nil }
+	case err != nil:
+		return func(context.Context) error { return usage("%s: %v: see pgadvisory help %s", c.name, err, c.name) }
+	}
+	return func(ctx context.Context) error { return run(ctx, flags.Args()) }
+}
+
+func (c *command) flagSet() *flag.FlagSet {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// tell prints the help of a command.
+func (c *command) tell(w io.Writer) {
+	fmt.Fprintf(w, "pgadvisory %s: %s\n\nusage: pgadvisory %s\n", c.name, c.summary, strings.TrimSpace(c.name+" "+c.args))
+	if c.help != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.help, "\n"))
+	}
+	flags := c.flagSet()
+	c.setup(&program{}, flags)
+	any := false
+	flags.VisitAll(func(f *flag.Flag) {
+		if !any {
+			fmt.Fprintln(w, "\nflags:")
+			any = true
+		}
+		value, text := flag.UnquoteUsage(f)
+		name := "-" + f.Name
+		if len(f.Name) > 1 {
+			name = "--" + f.Name
+		}
+		if value != "" {
+			name += " " + value
+		}
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
+			text += " (by default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(w, "  %-24s %s\n", name, text)
+	})
+}
+
+// noArgs returns an error if there are arguments.
+func noArgs(name string, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, but there is %q: see pgadvisory help %s", name, args[0], name)
+	}
+	return nil
+}

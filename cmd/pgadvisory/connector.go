@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/lib/pq"
+)
+
+// A connector connects with TLS and, if plain is not nil and the server has none, without:
+// what psql does by default and lib/pq does not.
+type connector struct {
+	first *pq.Connector
+	plain *pq.Connector
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.first.Connect(ctx)
+	if c.plain != nil && errors.Is(err, pq.ErrSSLNotSupported) {
+		return c.plain.Connect(ctx)
+	}
+	return conn, err
+}
+
+func (c *connector) Driver() driver.Driver { return c.first.Driver() }

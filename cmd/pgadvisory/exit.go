@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/lib/pq"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// The exit codes, as help and docs/cli.md have them. Those of pgadvisory itself are in the
+// range of sysexits.h, as flock(1)'s are, so that few commands use them too.
+const (
+	exitNo          = 1   // the answer is no: the lock was not free, nobody holds it, …
+	exitUsage       = 64  // wrong flags, no such key form
+	exitUnavailable = 69  // no server, or one that cannot be used
+	exitSystem      = 71  // the system refused something
+	exitLost        = 75  // the lock was lost while the command ran
+	exitDenied      = 77  // wrong password, no rights
+	exitCannotRun   = 126 // the command was found, but cannot be run
+	exitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // plus the number of the signal that ended it
+)
+
+// A failure is an error with an exit code of its own.
+type failure struct {
+	code int
+	err  error // nil if there is nothing to say
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit code %d", f.code)
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// exit is an error that says nothing.
+func exit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &failure{code: code}
+}
+
+func fail(code int, format string, args ...any) error {
+	return &failure{code, fmt.Errorf(format, args...)}
+}
+
+func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
+
+// A signalError tells that a signal has ended what was under way.
+type signalError struct{ syscall.Signal }
+
+func (e signalError) Error() string { return "ended by a signal: " + e.String() }
+
+// report tells err in one line, if there is something to tell, and returns the exit code.
+func (p *program) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	code, text := explain(err)
+	if text != "" {
+		fmt.Fprintln(p.err, "pgadvisory: "+oneLine(text))
+	}
+	return code
+}
+
+// explain returns the exit code for err, and what to tell.
+func explain(err error) (code int, text string) {
+	text = strings.TrimPrefix(err.Error(), "pgadvisory: ")
+	if f, ok := errors.AsType[*failure](err); ok {
+		if f.err == nil {
+			return f.code, ""
+		}
+		return f.code, text
+	}
+	if s, ok := errors.AsType[signalError](err); ok {
+		return exitSignal + int(s.Signal), ""
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0, ""
+	case errors.Is(err, advisory.ErrInvalidKey):
+		return exitUsage, text
+	case errors.Is(err, advisory.ErrNotAcquired):
+		return exitNo, text
+	case errors.Is(err, advisory.ErrLost):
+		return exitLost, text
+	}
+	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code.Class() == "28" || e.Code == "42501") {
+		return exitDenied, text
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return exitUnavailable, "the server did not answer in time: " + text
+	}
+	return exitUnavailable, text
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,153 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// A front is the process that was started, which runs the command.
+type front struct {
+	*run
+	keeper  *exec.Cmd
+	in      io.WriteCloser
+	say     *json.Encoder
+	answers <-chan answer
+	signals chan os.Signal
+}
+
+// ending are the signals that end a process which does not see to them.
+var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+
+// underLock runs the command under the lock.
+func (r *run) underLock() error {
+	f := &front{run: r, signals: make(chan os.Signal, 16)}
+	f.notify(ending...)
+	if err := f.startKeeper(); err != nil {
+		return fail(exitSystem, "cannot start a process to hold the lock: %w", err)
+	}
+	defer f.endKeeper()
+	f.tell("waiting for lock %v", r.order.Key)
+	h, err := f.acquire()
+	if err != nil {
+		return err
+	}
+	f.tell("has lock %v after %v", r.order.Key, h.Waited.Round(time.Millisecond))
+	return f.work(h)
+}
+
+func (f *front) tell(format string, args ...any) {
+	if f.verbose {
+		fmt.Fprintf(f.p.err, "pgadvisory: "+format+"\n", args...)
+	}
+}
+
+// notify has signals told, but for those that were ignored when this process began, as
+// under nohup: the command is to ignore them too.
+func (f *front) notify(signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(f.signals, s)
+		}
+	}
+}
+
+// startKeeper starts the process that holds the lock, and tells it which.
+func (f *front) startKeeper() error {
+	self := "/proc/self/exe" // also where the program was replaced since
+	if runtime.GOOS != "linux" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	f.keeper = &exec.Cmd{
+		Path:        self,
+		Args:        []string{os.Args[0], keeperArg, strconv.Itoa(os.Getpid())},
+		Stderr:      f.p.err,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // Ctrl-C and Ctrl-Z do not reach it
+	}
+	in, err := f.keeper.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := f.keeper.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := f.keeper.Start(); err != nil {
+		return err
+	}
+	f.in, f.say, f.answers = in, json.NewEncoder(in), listen[answer](out)
+	return f.say.Encode(f.order)
+}
+
+// endKeeper returns when the keeper has ended, or does not.
+func (f *front) endKeeper() {
+	f.in.Close()
+	gone := make(chan struct{})
+	go func() {
+		for range f.answers {
+		}
+		f.keeper.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(5 * time.Second):
+	}
+}
+
+// acquire waits until the keeper has the lock.
+func (f *front) acquire() (*held, error) {
+	for {
+		select {
+		case s := <-f.signals:
+			return nil, signalError{s.(syscall.Signal)}
+		case a, ok := <-f.answers:
+			switch {
+			case !ok:
+				return nil, fail(exitSystem, "the process that was to hold the lock has ended")
+			case a.Held != nil:
+				return a.Held, nil
+			case a.Refused != nil && a.Refused.Busy:
+				f.tell("%s", a.Refused.Text)
+				return nil, exit(f.conflict)
+			case a.Refused != nil:
+				return nil, &failure{a.Refused.Code, errors.New(a.Refused.Text)}
+			}
+		}
+	}
+}
+
+// release has the lock released, which may take until it was held for long enough. A signal
+// cuts that short.
+func (f *front) release() error {
+	f.say.Encode(request{Ended: true})
+	for {
+		select {
+		case <-f.signals:
+			f.say.Encode(request{Now: true})
+		case a, ok := <-f.answers:
+			switch {
+			case !ok:
+				return fail(exitLost, "lock %v was lost: the process that held it has ended", f.order.Key)
+			case a.Released:
+				f.tell("has released lock %v", f.order.Key)
+				return nil
+			case a.Refused != nil:
+				return &failure{exitLost, errors.New(a.Refused.Text)}
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// keeperArg is what a keeper is started with, and the pid of the process for which it is, to
+// be seen in the list of processes.
+const keeperArg = "(keeps-the-lock-of)"
+
+func keeperWanted() bool { return len(os.Args) == 3 && os.Args[1] == keeperArg }
+
+// A keep is a lock that is held for another process.
+type keep struct {
+	order order
+	in    <-chan request
+	out   *json.Encoder
+}
+
+// keeper is the process that holds the lock. It ends when the other does, never by a signal
+// that is sent to all processes of a unit or a container.
+func keeper(in io.Reader, out io.Writer) int {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	lines := json.NewDecoder(in)
+	k := &keep{out: json.NewEncoder(out)}
+	if err := lines.Decode(&k.order); err != nil {
+		return exitUsage
+	}
+	k.in = listen[request](io.MultiReader(lines.Buffered(), in))
+	scope := k.session
+	if k.order.Transaction {
+		scope = k.transaction
+	}
+	switch err := scope(); {
+	case err == nil:
+		k.say(answer{Released: true})
+	default:
+		k.say(answer{Refused: refuse(err)})
+	}
+	return 0
+}
+
+func (k *keep) say(a answer) { k.out.Encode(a) } // if nobody listens, k.in tells
+
+// acquiring returns a ctx that ends if the other process does so before hold is called.
+func (k *keep) acquiring() (ctx context.Context, acquired func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	in := k.in
+	go func() {
+		defer close(stopped)
+		select {
+		case <-in: // nothing is said before the lock is held, so it is the end
+			cancel()
+		case <-stop:
+		}
+	}()
+	return ctx, func() { close(stop); <-stopped }
+}
+
+// hold keeps a lock that is held, until it is to be released or is lost. It returns with the
+// command ended.
+func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
+	keepUntil := time.NewTimer(k.order.HoldAtLeast)
+	defer keepUntil.Stop()
+	k.say(answer{Held: &h})
+	group := 0
+	var due <-chan time.Time // set when the command has ended
+	for {
+		select {
+		case r, ok := <-k.in:
+			switch {
+			case !ok: // the other process is gone
+				if group != 0 {
+					killGroup(group)
+				}
+				group, k.in, due = 0, nil, keepUntil.C
+			case r.Now:
+				return nil
+			case r.Ended:
+				group, due = 0, keepUntil.C
+			case r.Child != 0:
+				group = r.Child
+			}
+		case <-due:
+			return nil
+		case <-lost:
+			err := cause()
+			k.say(answer{Lost: err.Error()})
+			k.seeToTheEnd(group)
+			return err
+		}
+	}
+}
+
+// seeToTheEnd waits for the other process to end a command whose lock is lost. If it does not,
+// because it was stopped or killed, it is done here.
+func (k *keep) seeToTheEnd(group int) {
+	late := time.After(k.order.Grace + time.Second)
+	for {
+		select {
+		case r, ok := <-k.in:
+			switch {
+			case ok && r.Child != 0:
+				group = r.Child
+			case ok:
+				return
+			default:
+				k.in = nil
+				if group != 0 {
+					killGroup(group)
+				}
+				return
+			}
+		case <-late:
+			if group != 0 {
+				killGroup(group)
+			}
+			return
+		}
+	}
+}
+
+func refuse(err error) *refusal {
+	code, text := explain(err)
+	return &refusal{Code: code, Text: text, Busy: code == exitNo}
+}

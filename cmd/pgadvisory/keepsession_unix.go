@@ -1,0 +1,62 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// session holds the lock at session level, in a Locker.
+func (k *keep) session() error {
+	ctx, acquired := k.acquiring()
+	db, err := k.order.Settings.open(ctx, k.order.Application)
+	if err != nil {
+		acquired()
+		return err
+	}
+	defer db.Close()
+	options := []sqlconn.LockerOption{sqlconn.WithMaxConns(2)}
+	if k.order.Failover != 0 {
+		options = append(options, sqlconn.WithFailover(k.order.Failover))
+	}
+	if hasTokens(ctx, db) {
+		options = append(options, sqlconn.WithFencing())
+	}
+	locker := sqlconn.NewLocker(db, options...)
+	defer locker.Close()
+
+	start := time.Now()
+	var calls []advisory.SessionOption
+	if k.order.Shared {
+		calls = append(calls, advisory.Shared)
+	}
+	switch {
+	case k.order.Once:
+		calls = append(calls, advisory.MaxWait(0))
+	case k.order.MaxWait != nil:
+		calls = append(calls, advisory.MaxWait(*k.order.MaxWait))
+	}
+	lock, err := locker.Lock(ctx, k.order.Key, calls...)
+	acquired()
+	if err != nil {
+		return err
+	}
+	work := lock.Context()
+	err = k.hold(held{Token: lock.Token(), Waited: time.Since(start)}, work.Done(), func() error { return context.Cause(work) })
+	if err != nil {
+		return err
+	}
+	return lock.Unlock()
+}
+
+// hasTokens reports whether the server can draw fencing tokens.
+func hasTokens(ctx context.Context, db *sql.DB) bool {
+	var has bool
+	err := db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 130000").Scan(&has)
+	return err == nil && has
+}

@@ -1,0 +1,103 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// The transaction is asked whether it is still there so often, and must answer within.
+const (
+	pingEvery = 500 * time.Millisecond
+	pingLimit = 10 * time.Second
+)
+
+// transaction holds the lock in an open transaction.
+func (k *keep) transaction() error {
+	ctx, acquired := k.acquiring()
+	db, err := k.order.Settings.open(ctx, k.order.Application)
+	if err != nil {
+		acquired()
+		return err
+	}
+	defer db.Close()
+	start := time.Now()
+	var calls []advisory.TxOption
+	if k.order.Shared {
+		calls = append(calls, advisory.Shared)
+	}
+	switch {
+	case k.order.Once:
+		calls = append(calls, advisory.MaxWait(0))
+	case k.order.MaxWait != nil:
+		calls = append(calls, advisory.MaxWait(*k.order.MaxWait))
+	}
+	held := held{}
+	granted := false
+	err = xact.Do(ctx, db.BeginTx, k.order.Key, func(_ context.Context, tx *sql.Tx) error {
+		granted = true
+		acquired()
+		held.Waited = time.Since(start)
+		return k.inTransaction(held, tx)
+	}, calls...)
+	if !granted {
+		acquired()
+	}
+	return err
+}
+
+// inTransaction keeps the lock of tx.
+func (k *keep) inTransaction(h held, tx *sql.Tx) error {
+	// What would end an idle transaction, for as long as it lasts.
+	const settings = `SELECT pg_catalog.set_config(s.name, '0', true) FROM pg_catalog.pg_settings s
+		WHERE s.name IN ('idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')`
+	if _, err := tx.ExecContext(context.Background(), settings); err != nil {
+		return err
+	}
+	lost, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	pings := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(pings)
+		tick := time.NewTicker(pingEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			if err := ping(tx); err != nil {
+				end(fmt.Errorf("%w: %w", advisory.ErrLost, err))
+				return
+			}
+		}
+	}()
+	err := k.hold(h, lost.Done(), func() error { return context.Cause(lost) })
+	close(stop)
+	<-pings
+	return err
+}
+
+// ping asks whether the transaction is still there. A driver may not return on a link that
+// swallows packets, and is then left behind.
+func ping(tx *sql.Tx) error {
+	answered := make(chan error, 1)
+	go func() {
+		_, err := tx.ExecContext(context.Background(), "SELECT 1")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case <-time.After(pingLimit):
+		return fmt.Errorf("no answer from the server for %v", pingLimit)
+	}
+}

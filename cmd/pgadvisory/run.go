@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+var runCommand = &command{
+	name:    "run",
+	args:    "[flags] KEY [--] COMMAND [ARGUMENT…]",
+	summary: "runs a command while it holds a lock, as flock(1) does, but for all machines",
+	signals: true,
+	help: `
+  pgadvisory run -n name:nightly -- ./nightly.sh           on one machine; the others step aside
+  pgadvisory run -w 30 4820 -- make migrate                waits for at most 30 s
+  pgadvisory run -n --hold-at-least 50 name:tick -- ./tick    from cron on many machines, whose
+                                                           clocks differ by less than 50 s
+  pgadvisory run -s name:schema -- ./report                beside other readers
+
+The command gets standard input, output and error, the terminal, and signals as if it were run
+directly, and its exit code is passed on; 128+n if signal n ended it. PGADVISORY_KEY is the key
+in its environment, and PGADVISORY_TOKEN a number that grows with each hold of the key (PostgreSQL
+13 or newer): what the command writes to can refuse a token that is smaller than one it has
+seen.
+
+The lock is held until the command, and what it has started in its process group, has ended.
+If the lock is lost meanwhile, the process group gets SIGTERM, and SIGKILL after --grace; the exit
+code is 75. If pgadvisory is killed with SIGKILL, the process group gets SIGKILL before the lock
+is released: a second process, which holds the lock, sees to it. It cannot see what has left the
+process group, by setsid or in a shell with job control: run such a thing in the foreground.
+Nor can it do anything when it is killed together with the first: then, on Linux, the command
+itself gets SIGKILL, but not what it has started.
+
+--scope transaction holds the lock in an open transaction. It works through poolers in transaction
+mode, where locks of sessions are not real. How soon the lock of a machine that vanished is free,
+and how soon a loss is noticed if the network swallows packets, is up to the pooler and the
+server, so --failover is not for it; there is no token.
+
+Not getting the lock is silent, but for -v: exit code 1, or that of -E.
+`,
+	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
+		r := &run{p: p, grace: seconds{Duration: 5 * time.Second}}
+		r.target = connection(flags)
+		flags.BoolVar(&r.once, "n", false, "do not wait for the lock")
+		flags.Var(&r.wait, "w", "wait for at most so many `SECONDS`")
+		flags.BoolVar(&r.order.Shared, "s", false, "take the lock shared")
+		flags.IntVar(&r.conflict, "E", exitNo, "the exit `CODE` if the lock is not free")
+		flags.BoolVar(&r.verbose, "v", false, "tell what happens")
+		flags.Var(&r.hold, "hold-at-least", "keep the lock for so many `SECONDS` even if the command ends earlier")
+		flags.Var(&r.failover, "failover", "how many `SECONDS` after this machine vanished the lock is free; at least 4, by default 15")
+		flags.Var(&r.grace, "grace", "how many `SECONDS` after SIGTERM the command is killed when the lock is lost")
+		scope := flags.String("scope", "session", "what holds the lock: `session|transaction`")
+		return func(_ context.Context, args []string) error { return r.start(*scope, args) }
+	},
+}
+
+// A run is one run of a command under a lock.
+type run struct {
+	p                           *program
+	target                      *target
+	order                       order
+	once, verbose               bool
+	wait, hold, failover, grace seconds
+	conflict                    int
+
+	path string
+	argv []string
+}
+
+// start looks at what was asked for, and does it.
+func (r *run) start(scope string, args []string) error {
+	if err := r.arguments(args); err != nil {
+		return err
+	}
+	switch {
+	case r.once && r.wait.set:
+		return usage("run: -n and -w contradict each other")
+	case r.conflict < 0 || r.conflict > 255:
+		return usage("run: -E %d: an exit code is from 0 to 255", r.conflict)
+	case scope == "transaction" && r.failover.set:
+		return usage("run: --failover is for --scope session: see pgadvisory help run")
+	case r.failover.set && r.failover.Duration < 4*time.Second:
+		return usage("run: --failover %v: it is at least 4s", r.failover.Duration)
+	case r.failover.Duration > 9*time.Hour:
+		return usage("run: --failover %v: it is at most 9h", r.failover.Duration)
+	}
+	switch scope {
+	case "session":
+	case "transaction":
+		r.order.Transaction = true
+	default:
+		return usage("run: --scope %q: it is session or transaction", scope)
+	}
+	r.order.Once = r.once
+	if r.wait.set {
+		r.order.MaxWait = &r.wait.Duration
+	}
+	r.order.HoldAtLeast, r.order.Failover, r.order.Grace = r.hold.Duration, r.failover.Duration, r.grace.Duration
+	if err := r.find(); err != nil {
+		return err
+	}
+	d, err := r.target.settings()
+	if err != nil {
+		return err
+	}
+	r.order.Settings = d
+	r.order.Application = "pgadvisory run " + filepath.Base(r.path)
+	return r.underLock()
+}
+
+// arguments reads the key and the command.
+func (r *run) arguments(args []string) (err error) {
+	if len(args) == 0 {
+		return usage("run: a key and a command are missing: see pgadvisory help run")
+	}
+	if r.order.Key, err = advisory.ParseKey(args[0]); err != nil {
+		return err
+	}
+	r.argv = args[1:]
+	if len(r.argv) > 0 && r.argv[0] == "--" {
+		r.argv = r.argv[1:]
+	} else if len(r.argv) > 0 && strings.HasPrefix(r.argv[0], "-") {
+		return usage("run: %s stands after the key: flags stand before it, and a command after --", r.argv[0])
+	}
+	if len(r.argv) == 0 {
+		return usage("run: a command is missing after the key: see pgadvisory help run")
+	}
+	return nil
+}
+
+// find looks for the command before anybody waits for a lock.
+func (r *run) find() error {
+	path, err := exec.LookPath(r.argv[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			err = e.Err
+		}
+		return cannotRun(r.argv[0], err)
+	}
+	r.path = path
+	return nil
+}
+
+// cannotRun is the error of a command that is not there, or cannot be run.
+func cannotRun(name string, err error) error {
+	code := exitCannotRun
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		code = exitNotFound
+	}
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err
+	}
+	return fail(code, "cannot run %s: %w", name, err)
+}

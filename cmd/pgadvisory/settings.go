@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// settings are those of a connection, by libpq's names. They may have a password, so no
+// error of theirs quotes what was given.
+type settings map[string]string
+
+// parseSettings reads a URL, a list of name=value, or the name of a database.
+func parseSettings(d string) (settings, error) {
+	switch {
+	case strings.HasPrefix(d, "postgres://"), strings.HasPrefix(d, "postgresql://"):
+		return parseURL(d)
+	case strings.Contains(d, "://"):
+		return nil, usage("a connection URL begins with postgres://")
+	case strings.Contains(d, "="):
+		return parseList(d)
+	case d == "":
+		return settings{}, nil
+	}
+	return settings{"dbname": d}, nil
+}
+
+var settingName = regexp.MustCompile(`^[a-z][a-z_.]*$`)
+
+func parseURL(d string) (settings, error) {
+	// What url.Parse says has the URL in it, and of a password with a special character in
+	// it a part may stand where the port or a parameter is expected.
+	bad := usage("the connection URL cannot be read: in a password, special characters are written as in any URL, / as %%2F and # as %%23")
+	u, err := url.Parse(d)
+	if err != nil || u.Fragment != "" || strings.Contains(u.Path, "@") || strings.Contains(u.RawQuery, "@") {
+		return nil, bad
+	}
+	s := settings{}
+	set := func(name, value string) {
+		if value != "" {
+			s[name] = value
+		}
+	}
+	set("user", u.User.Username())
+	if password, ok := u.User.Password(); ok {
+		set("password", password)
+	}
+	if host, port, err := net.SplitHostPort(u.Host); err == nil {
+		set("host", host)
+		set("port", port)
+	} else {
+		set("host", strings.Trim(u.Host, "[]"))
+	}
+	set("dbname", strings.TrimPrefix(u.Path, "/"))
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, bad
+	}
+	for name := range query {
+		if !settingName.MatchString(name) {
+			return nil, bad
+		}
+		set(name, query.Get(name))
+	}
+	return s, nil
+}
+
+// parseList reads name=value, with values in quotes where they have spaces.
+func parseList(d string) (settings, error) {
+	bad := usage(`the connection's settings cannot be read: they are written as "host=db1 dbname=app", values with spaces in single quotes`)
+	s := settings{}
+	rest := []rune(d)
+	skip := func() {
+		for len(rest) > 0 && unicode.IsSpace(rest[0]) {
+			rest = rest[1:]
+		}
+	}
+	for skip(); len(rest) > 0; skip() {
+		end := slices.Index(rest, '=')
+		if end < 0 {
+			return nil, bad
+		}
+		name := strings.TrimSpace(string(rest[:end]))
+		if !settingName.MatchString(name) {
+			return nil, bad
+		}
+		rest = rest[end+1:]
+		skip()
+		quoted := len(rest) > 0 && rest[0] == '\''
+		if quoted {
+			rest = rest[1:]
+		}
+		var value []rune
+		for {
+			if len(rest) == 0 {
+				if quoted {
+					return nil, bad
+				}
+				break
+			}
+			r := rest[0]
+			if quoted && r == '\'' || !quoted && unicode.IsSpace(r) {
+				rest = rest[1:]
+				break
+			}
+			if r == '\\' && len(rest) > 1 {
+				rest = rest[1:]
+				r = rest[0]
+			}
+			value = append(value, r)
+			rest = rest[1:]
+		}
+		s[name] = string(value)
+	}
+	return s, nil
+}
+
+// String returns what lib/pq reads.
+func (s settings) String() string {
+	escape := strings.NewReplacer(`'`, `\'`, `\`, `\\`)
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		list = append(list, name+"='"+escape.Replace(s[name])+"'")
+	}
+	return strings.Join(list, " ")
+}
+
+// with returns s with one more.
+func (s settings) with(name, value string) settings {
+	s = maps.Clone(s)
+	s[name] = value
+	return s
+}
+
+// get returns a setting, or what the environment says of it.
+func (s settings) get(name, variable string) string {
+	if v := s[name]; v != "" {
+		return v
+	}
+	return os.Getenv(variable)
+}
+
+func (s settings) sslmode() string { return s.get("sslmode", "PGSSLMODE") }
+
+// complete adds what psql and we have as defaults, and lib/pq has not.
+func (s settings) complete(application string) {
+	if s.get("host", "PGHOST") == "" {
+		for _, dir := range []string{"/var/run/postgresql", "/tmp"} {
+			if _, err := os.Stat(filepath.Join(dir, ".s.PGSQL."+s.port())); err == nil {
+				s["host"] = dir
+				break
+			}
+		}
+	}
+	if s.get("connect_timeout", "PGCONNECT_TIMEOUT") == "" {
+		s["connect_timeout"] = "10"
+	}
+	if s["fallback_application_name"] == "" {
+		s["fallback_application_name"] = application
+	}
+}
+
+func (s settings) port() string {
+	if port := s.get("port", "PGPORT"); port != "" {
+		return port
+	}
+	return "5432"
+}
+
+// where names the server and the database, without the password.
+func (s settings) where() string {
+	host := s.get("host", "PGHOST")
+	if host == "" {
+		host = "localhost"
+	}
+	where := host + ":" + s.port()
+	if strings.HasPrefix(host, "/") {
+		where = fmt.Sprintf("%s/.s.PGSQL.%s", host, s.port())
+	}
+	if db := s.get("dbname", "PGDATABASE"); db != "" {
+		where += ", database " + db
+	}
+	return where
+}
