@@ -71,21 +71,6 @@ func TestHoldAtLeastIsForALocker(t *testing.T) {
 	})
 }
 
-func TestPlainWaitIsNotForALocker(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
-		l := p.locker(t)
-		for what, err := range map[string]error{
-			"TryLock": third(l.TryLock(t.Context(), key, sqlconn.PlainWait())),
-			"Lock":    second(l.Lock(t.Context(), key, sqlconn.PlainWait())),
-			"LockAll": second(l.LockAll(t.Context(), keysUpTo(2), sqlconn.PlainWait())),
-		} {
-			if err == nil || !strings.Contains(err.Error(), "PlainWait") {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	})
-}
-
 func TestSlotsOfASemaphoreAreExclusive(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		sem := p.locker(t).Semaphore(key, 1)

@@ -116,7 +116,7 @@ func (g *gate) leave(r *request) {
 			break
 		}
 	}
-	if g.waiter != nil && (len(g.queue) == 0 || g.queue[0].settings.Mode != g.waiter.waitMode) {
+	if g.waiter != nil && !g.waiter.waitsAs(g) {
 		g.waiter.hurry()
 	}
 	g.advance()
@@ -157,7 +157,7 @@ func (g *gate) advance() {
 			continue
 		}
 		if g.waiter != nil {
-			if g.waiter.waitMode != r.settings.Mode {
+			if !g.waiter.waitsAs(g) {
 				g.waiter.hurry()
 			}
 			return

@@ -101,9 +101,6 @@ func (l *Locker) ready(opts []advisory.SessionOption, keys ...advisory.Key) (adv
 	if err != nil {
 		return s, err
 	}
-	if s.PlainWait {
-		return s, errors.New("PlainWait is for a connection of the caller's: a Locker's waits keep their place")
-	}
 	if len(keys) == 0 {
 		return s, errors.New("no keys were given")
 	}

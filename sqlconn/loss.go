@@ -9,12 +9,12 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
-// errOverdue: the server was not heard of for too long. It may still hold the locks, for
-// some time.
 var errSessionGone = errors.New("the session is gone")
 
 var errLockGone = errors.New("a lock is gone from its session")
 
+// errOverdue: the server was not heard of for too long. It may still hold the locks, for
+// some time.
 var errOverdue = errors.New("the server has not answered in time")
 
 // watchFor bounds the answer of a slice. The mutex is held.
@@ -31,7 +31,7 @@ func (s *session) overdue() {
 		return
 	}
 	limit := s.l.times.deadline
-	if s.slicing {
+	if s.slicing && !s.plain {
 		limit += s.l.times.slice
 	}
 	if left := limit - time.Since(s.answered); left > 0 {

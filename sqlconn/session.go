@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type session struct {
 	watch    *time.Timer
 	waitFor  *gate // what it waits for
 	waitMode advisory.Mode
+	plain    bool      // it waits in one piece, and is not guarded
 	hurried  bool      // its slice is to end early
 	spared   time.Time // from being cancelled until then: it was just before
 	slicing  bool
@@ -478,10 +480,12 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 func (s *session) ping() {
 	s.l.mu.Lock()
 	text := lockfn.Ping
+	var plain map[int]*session
 	if s.l.front == s {
-		if waiters, leaving := s.l.slicing(); len(waiters) > 0 {
+		if waiters, leaving := s.l.slicing(); len(waiters)+len(leaving) > 0 {
 			text = lockfn.Guard(waiters, leaving)
 		}
+		plain = s.l.waitingPlainly()
 		if s.l.unchecked() {
 			s.l.checkLater()
 		}
@@ -499,8 +503,40 @@ func (s *session) ping() {
 	if err != nil && !lockfn.LinkGone(err) {
 		err = nil // an answer, too: a cancel that came too late for a slice, say
 	}
-	if s.finish(nil, sent, err, nil) && shared {
+	if !s.finish(nil, sent, err, nil) {
+		return
+	}
+	if len(plain) > 0 {
+		s.lookFor(plain)
+	}
+	if shared {
 		s.yield()
+	}
+}
+
+// lookFor loses those sessions, which wait without end and so have no deadline, that the
+// server does not have any more.
+func (s *session) lookFor(plain map[int]*session) {
+	sent := time.Now()
+	var there []int
+	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Backends(slices.Collect(maps.Keys(plain))), nil, func(rows *sql.Rows) error {
+		var pid int
+		err := rows.Scan(&pid)
+		there = append(there, pid)
+		return err
+	})
+	if err != nil && !lockfn.LinkGone(err) {
+		return // the next ping asks again
+	}
+	if !s.finish(nil, sent, err, nil) {
+		return
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for pid, w := range plain {
+		if !slices.Contains(there, pid) {
+			w.lose(errSessionGone)
+		}
 	}
 }
 

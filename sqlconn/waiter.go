@@ -65,8 +65,14 @@ func (l *Locker) spareSession() *session {
 
 // await has s wait for g. The mutex is held.
 func (s *session) await(g *gate) {
-	g.waiter, s.waitFor, s.waitMode, s.hurried = s, g, g.queue[0].settings.Mode, false
+	front := g.queue[0].settings
+	g.waiter, s.waitFor, s.waitMode, s.plain, s.hurried = s, g, front.Mode, front.PlainWait, false
 	s.nudge()
+}
+
+// waitsAs reports whether s waits as the front of g's queue would.
+func (s *session) waitsAs(g *gate) bool {
+	return len(g.queue) > 0 && g.queue[0].settings.Mode == s.waitMode && g.queue[0].settings.PlainWait == s.plain
 }
 
 // poll tries all polled keys in one batch.
@@ -111,18 +117,33 @@ func (l *Locker) poll() {
 	}
 }
 
-// slicing lists the pids of the sessions that wait on the server, and of those among them
-// that are to wait no more. The mutex is held.
+// slicing lists the pids of the sessions that wait on the server and are to be guarded, and
+// of those that are to wait no more. The mutex is held.
 func (l *Locker) slicing() (waiters, leaving []int) {
 	for s := range l.sessions {
-		if s.slicing && time.Now().After(s.spared) {
+		switch {
+		case !s.slicing || time.Now().Before(s.spared):
+		case s.hurried:
+			leaving = append(leaving, s.pid)
+		case !s.plain:
 			waiters = append(waiters, s.pid)
-			if s.hurried {
-				leaving = append(leaving, s.pid)
-			}
 		}
 	}
 	return waiters, leaving
+}
+
+// waitingPlainly returns the sessions that wait without end, by pid. The mutex is held.
+func (l *Locker) waitingPlainly() map[int]*session {
+	var plain map[int]*session
+	for s := range l.sessions {
+		if s.slicing && s.plain {
+			if plain == nil {
+				plain = map[int]*session{}
+			}
+			plain[s.pid] = s
+		}
+	}
+	return plain
 }
 
 // hurry ends the session's slice: its callers are gone, or want another mode. The mutex
@@ -155,19 +176,28 @@ func (s *session) slice(g *gate) {
 		return
 	}
 	g.skip()
-	if s.hurried || len(g.queue) == 0 || g.queue[0].settings.Mode != s.waitMode {
+	if s.hurried || !s.waitsAs(g) {
 		s.slept(g)
 		s.l.mu.Unlock()
 		return
 	}
-	key, mode, length := g.key, s.waitMode, s.l.times.slice
+	key, mode, plain, length := g.key, s.waitMode, s.plain, s.l.times.slice
 	s.slicing = true
-	s.watchFor(length)
+	if plain {
+		length = 0
+		s.watch.Stop() // until it ends: see lookFor
+	} else {
+		s.watchFor(length)
+	}
 	s.l.mu.Unlock()
 
 	sent := time.Now()
 	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
+	if err == nil && plain {
+		// It was sent long ago, maybe: a lock is not told of before there is a sign of life.
+		sent, err = s.signOfLife()
+	}
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		token, err = s.drawToken()
 	}
@@ -206,7 +236,7 @@ func (s *session) slice(g *gate) {
 		r := g.queue[0]
 		s.slept(g)
 		g.fail(r, failed)
-	case s.hurried || len(g.queue) == 0 || g.queue[0].settings.Mode != s.waitMode:
+	case s.hurried || !s.waitsAs(g):
 		s.slept(g)
 	case len(s.l.polled) > 0:
 		// Another's turn.
@@ -220,6 +250,18 @@ func (s *session) slice(g *gate) {
 		s.l.pollFor(g)
 		s.await(next)
 	}
+}
+
+// signOfLife asks for one, in the time that an idle session has for it. It returns when
+// it asked.
+func (s *session) signOfLife() (sent time.Time, err error) {
+	sent = time.Now()
+	s.l.mu.Lock()
+	s.heard(sent) // not yet; but nothing is held that could be lost
+	s.watch.Reset(s.l.times.deadline)
+	s.l.mu.Unlock()
+	_, err = s.conn.ExecContext(s.ctx, lockfn.Ping)
+	return sent, err
 }
 
 // slept ends the wait for g. The mutex is held.
