@@ -6,19 +6,25 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Look leaves token, of letters and digits, in pg_stat_activity as the session's query, and
-// counts the sessions that show it. [Seen] reads the answer.
+// Look leaves a mark in pg_stat_activity, as the session's query: token, of letters and
+// digits, and a letter. It counts the sessions that show the token with this letter, its own
+// among them, and those with another; [Seen] reads the answer.
 //
-// The token is at the front, too, because the server may cut queries short.
-func Look(token string) string {
-	return fmt.Sprintf("/*%s*/ SELECT 1 FROM pg_catalog.generate_series(1, (SELECT CASE WHEN pg_catalog.bool_or(a.pid = pg_catalog.pg_backend_pid()) "+
-		"THEN 1 + least(pg_catalog.count(*), 8) ELSE 1 END::pg_catalog.int4 FROM pg_catalog.pg_stat_activity a "+
-		"WHERE a.backend_type = 'client backend' AND pg_catalog.strpos(a.query, '%[1]s') > 0))", token)
+// The mark is at the front, too, because the server may cut queries short.
+func Look(token string, letter byte) string {
+	return fmt.Sprintf("/*%[1]s%[2]c*/ SELECT 1 FROM pg_catalog.generate_series(1, (SELECT CASE WHEN pg_catalog.bool_or(m.pid = pg_catalog.pg_backend_pid()) "+
+		"THEN 1 + least(pg_catalog.count(*) FILTER (WHERE m.letter = '%[2]c'), 2) + 3 * least(pg_catalog.count(*) FILTER (WHERE m.letter <> '%[2]c'), 2) ELSE 1 END::pg_catalog.int4 "+
+		"FROM (SELECT a.pid, pg_catalog.substr(a.query, pg_catalog.strpos(a.query, t.token) + %[3]d, 1) AS letter "+
+		"FROM pg_catalog.pg_stat_activity a, (SELECT pg_catalog.left('%[1]s%[2]c', -1) AS token) t "+
+		"WHERE a.backend_type = 'client backend' AND pg_catalog.strpos(a.query, t.token) > 0) m))", token, letter, len(token))
 }
 
-// Seen reads the answer of [Look]: how many sessions show the token, up to eight; nought if
-// the session does not even see itself, as without track_activities.
-func Seen(rows int64) int { return int(rows) - 1 }
+// Seen reads the answer of [Look]: how many sessions show its own mark and another, up to
+// two of each. Own is nought if the session does not even see itself, as without
+// track_activities.
+func Seen(rows int64) (own, other int) {
+	return int(rows-1) % 3, int(rows-1) / 3
+}
 
 // Role is a number of rows by which the roles of two sessions differ. They may, rarely, be
 // the same for two roles.

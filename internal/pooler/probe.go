@@ -15,7 +15,7 @@ import (
 // Exec sends a statement and returns its row count.
 type Exec func(ctx context.Context, text string) (rows int64, err error)
 
-// turns are whose turn it is to look: false is the first connection, true the other.
+// turns are whose turn it is to look: true is the second connection's.
 //
 // A proxy that takes the session that was used last shares one at the second look. One that
 // takes all sessions in turn changes them at the third, because the same connection looks
@@ -44,26 +44,26 @@ func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	return sighted, tryKey(ctx, a, b, tries)
 }
 
-// look counts the sessions that show a token. From the second look on these must be two.
-// If they are fewer, one connection's statement has taken the place of the other's, or
-// another client's has; if more, a connection has changed its session.
+// look has each connection leave a mark and count both connections' marks. Each must be on
+// one session. If the other's is on none, a statement of this connection has taken its place,
+// or one of another client's; if one is on two, its connection has changed its session.
 func look(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	token := "pgadvisory" + hex.EncodeToString(random())
-	for i, other := range turns {
-		exec := a
-		if other {
-			exec = b
+	for i, second := range turns {
+		exec, letter := a, byte('x')
+		if second {
+			exec, letter = b, 'y'
 		}
-		rows, err := exec(ctx, lockfn.Look(token))
+		rows, err := exec(ctx, lockfn.Look(token, letter))
 		if err != nil {
 			return false, unlessRefused(err)
 		}
-		switch seen := lockfn.Seen(rows); {
-		case seen < 1:
+		switch own, other := lockfn.Seen(rows); {
+		case own < 1:
 			return false, nil
-		case seen > 2 || i == 0 && seen > 1:
-			return true, unsafe(advisory.Pooler, "two connections were answered by %d sessions or more", seen)
-		case seen < 2 && i > 0:
+		case own > 1 || other > 1:
+			return true, unsafe(advisory.Pooler, "one connection was answered by several sessions")
+		case other < 1 && i > 0:
 			same, err := sameRole(ctx, a, b)
 			if err != nil || !same { // one cannot see the other
 				return false, err

@@ -1,0 +1,104 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
+)
+
+// poolerRounds is how often a check is made in each of the settings below: a few times, or
+// as often as PGADVISORY_POOLER_ROUNDS says.
+func poolerRounds(t testing.TB) int {
+	t.Helper()
+	s := os.Getenv("PGADVISORY_POOLER_ROUNDS")
+	if s == "" {
+		return 5
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("PGADVISORY_POOLER_ROUNDS is %q, not a number of rounds", s)
+	}
+	return n
+}
+
+// A pooling is a way in which PgBouncer hands out sessions of the server.
+type pooling struct {
+	pgbouncer.Options
+	clients int // busy beside the test
+}
+
+func (p pooling) String() string {
+	s := fmt.Sprintf("%s, %d sessions", p.Mode, p.PoolSize)
+	if p.RoundRobin {
+		s += " in turn"
+	}
+	if p.clients > 0 {
+		s += fmt.Sprintf(", %d busy clients", p.clients)
+	}
+	return s
+}
+
+// unsafePoolings are those in which session-level locks are fake.
+func unsafePoolings() (all []pooling) {
+	for _, mode := range []string{pgbouncer.Transaction, pgbouncer.Statement} {
+		for _, size := range []int{1, 2, 8} {
+			for _, inTurn := range []bool{false, true} {
+				for _, clients := range []int{0, 12} {
+					if inTurn && size == 1 {
+						continue
+					}
+					all = append(all, pooling{pgbouncer.Options{Mode: mode, PoolSize: size, RoundRobin: inTurn}, clients})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// start starts the PgBouncer, with as many open sessions as it may have, and with its busy
+// clients.
+func (p pooling) start(t testing.TB, serverURL string) (url string) {
+	t.Helper()
+	url = pgbouncer.New(t, serverURL, p.Options)
+	open := drivers[0].open(t, url)
+	var all sync.WaitGroup
+	for range p.PoolSize {
+		all.Go(func() { open.Exec("SELECT pg_sleep(0.2)") })
+	}
+	all.Wait()
+	open.Close()
+	if p.clients > 0 {
+		p.load(t, url)
+	}
+	return url
+}
+
+// load keeps clients busy until the end of the test.
+func (p pooling) load(t testing.TB, url string) {
+	ctx, stop := context.WithCancel(context.Background())
+	db, err := sql.Open("postgres", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(p.clients)
+	db.SetMaxIdleConns(p.clients)
+	var all sync.WaitGroup
+	var failed sync.Once
+	for range p.clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := db.Exec("SELECT pg_sleep(0.001)"); err != nil {
+					failed.Do(func() { t.Errorf("a busy client: %v", err) })
+					return
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { stop(); all.Wait(); db.Close() })
+}
