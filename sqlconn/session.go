@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -265,7 +264,7 @@ func unsafeServer(recovery bool, version string) error {
 	switch {
 	case recovery:
 		return &advisory.UnsafeServerError{Reason: advisory.Standby, Detail: "pg_is_in_recovery() is true: connect to the primary"}
-	case !strings.HasPrefix(version, "PostgreSQL ") || strings.Contains(version, "-YB-"):
+	case !lockfn.IsPostgreSQL(version):
 		return &advisory.UnsafeServerError{Reason: advisory.NotPostgreSQL, Detail: "version() is " + version}
 	}
 	return nil

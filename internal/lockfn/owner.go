@@ -25,7 +25,7 @@ func SetAll(settings []Setting) string {
 // tcp_user_timeout as it is in force, with whether the session is one of TCP, and
 // deadlock_timeout in milliseconds, or nought where plpgsql may not be used.
 const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.version(), " +
-	"pg_catalog.current_setting('max_locks_per_transaction')::pg_catalog.int8 * (pg_catalog.current_setting('max_connections')::pg_catalog.int8 + pg_catalog.current_setting('max_prepared_transactions')::pg_catalog.int8), " +
+	lockTable + ", " +
 	"coalesce((SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'tcp_user_timeout'), 0), pg_catalog.inet_client_addr() IS NOT NULL, " +
 	"coalesce((SELECT (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.int8 WHERE EXISTS (" + plpgsql + ")), 0)"
 

@@ -72,6 +72,9 @@ func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	}
 }
 
+// GiveUp closes the network connection below a statement that does not return.
+func (l *Link) GiveUp() { l.raw.Close() }
+
 // Close gives the connection back to the pool, or destroys it if it is not known what
 // became of it, if need be on another goroutine.
 func (l *Link) Close() {
