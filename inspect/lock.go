@@ -29,8 +29,9 @@ type Lock struct {
 	// "idle in transaction", "idle in transaction (aborted)", "disabled" (track_activities is
 	// off). Of what is no session it is "prepared"; of a session that ended
 	// meanwhile, "ended".
-	State    string
-	StateAge time.Duration // for how long it has been in that state
+	State      string
+	StateSince time.Time     // since when it is in that state
+	StateAge   time.Duration // and for how long
 
 	// WaitEvent is what the session's process waits for right now, such as
 	// "Client/ClientRead", or "".
@@ -131,6 +132,7 @@ func (l Lock) MarshalJSON() ([]byte, error) {
 		Application    string       `json:"application,omitempty"`
 		Client         string       `json:"client,omitempty"`
 		State          string       `json:"state,omitempty"`
+		StateSince     time.Time    `json:"state_since,omitzero"`
 		StateAge       float64      `json:"state_age,omitempty"`
 		WaitEvent      string       `json:"wait_event,omitempty"`
 		Since          time.Time    `json:"since,omitzero"`
@@ -141,7 +143,7 @@ func (l Lock) MarshalJSON() ([]byte, error) {
 		WaitedForBy    []int        `json:"waited_for_by,omitempty"`
 		Hidden         []string     `json:"hidden,omitempty"`
 	}{
-		l.Key, l.Mode.String(), l.Granted, l.PID, l.Prepared, l.User, l.Application, l.Client, l.State, l.StateAge.Seconds(), l.WaitEvent,
+		l.Key, l.Mode.String(), l.Granted, l.PID, l.Prepared, l.User, l.Application, l.Client, l.State, l.StateSince, l.StateAge.Seconds(), l.WaitEvent,
 		l.Since, l.Age.Seconds(), l.TransactionAge.Seconds(), l.QueryAge.Seconds(), l.WaitsFor, l.WaitedForBy, l.Hidden,
 	})
 }

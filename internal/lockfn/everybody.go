@@ -11,26 +11,27 @@ import (
 )
 
 // Everybody lists the advisory locks of this database, held and waited for, of all
-// sessions and prepared transactions; [ScanEverybody] reads a row. It asks for no
-// statement's text.
+// sessions and prepared transactions, in no order; [ScanEverybody] reads a row. It asks
+// for no statement's text.
 //
 // pg_locks is read once, so that what it says fits together. Whom a session waits for
-// is asked only of sessions that wait, since each answer stops the lock table for a
-// moment. waitstart came with PostgreSQL 14; to name the column would be an error
-// before, hence the way by to_jsonb. A prepared transaction is found by the lock that it
-// has on its own transaction id: its virtual transaction is the one of the session that
-// prepared it, or, after a restart, none.
+// is asked only of sessions that wait, and once each, since an answer stops the lock table for
+// a moment: one row of the session has it. waitstart came with PostgreSQL 14; to
+// name the column would be an error before, hence the way by to_jsonb. A prepared
+// transaction is found by the lock that it has on its own transaction id: its virtual
+// transaction is the one of the session that prepared it, or, after a restart, none.
+//
+// Nobody has statistics of these views, so there is no join by which many locks times
+// many waiters could be looked through.
 const Everybody = `WITH k AS MATERIALIZED (
 	SELECT l.* FROM pg_catalog.pg_locks l
 ), here AS MATERIALIZED (
 	SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, l.pid, l.virtualtransaction,
-		CASE WHEN NOT l.granted THEN (pg_catalog.to_jsonb(l) ->> 'waitstart')::pg_catalog.timestamptz END AS waitstart
+		CASE WHEN NOT l.granted THEN (pg_catalog.to_jsonb(l) ->> 'waitstart')::pg_catalog.timestamptz END AS waitstart,
+		pg_catalog.row_number() OVER (PARTITION BY l.pid ORDER BY l.granted) AS n
 	FROM k l WHERE ` + advisoryHere + `
-), waiting AS MATERIALIZED (
-	SELECT d.pid, pg_catalog.pg_blocking_pids(d.pid) AS blockers
-	FROM (SELECT DISTINCT h.pid FROM here h WHERE h.pid IN (SELECT l.pid FROM k l WHERE NOT l.granted)) d
 ), prepared AS MATERIALIZED (
-	SELECT DISTINCT ON (l.virtualtransaction) l.virtualtransaction, p.gid, p.owner, p.prepared
+	SELECT l.virtualtransaction, p.gid, p.owner, p.prepared
 	FROM pg_catalog.pg_prepared_xacts p
 	JOIN k l ON l.locktype = 'transactionid' AND l.pid IS NULL AND l.transactionid = p.transaction
 )
@@ -38,16 +39,15 @@ SELECT h.classid::pg_catalog.int8, h.objid::pg_catalog.int8, h.objsubid::pg_cata
 	coalesce(h.pid, 0), coalesce(a.usename::pg_catalog.text, p.owner::pg_catalog.text, ''), coalesce(a.application_name, ''),
 	coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''),
 	CASE WHEN h.pid IS NULL THEN 'prepared' WHEN a.pid IS NULL THEN 'ended' ELSE coalesce(a.state, '') END,
-	coalesce(a.wait_event_type || '/' || a.wait_event, ''), coalesce(a.backend_type, ''), coalesce(p.gid, ''),
+	coalesce(a.wait_event_type || '/' || a.wait_event, ''), coalesce(p.gid, ''),
 	a.pid IS NOT NULL AND a.backend_start IS NULL,
 	CASE WHEN h.pid IS NULL THEN p.prepared WHEN h.granted THEN coalesce(a.xact_start, a.state_change) ELSE coalesce(h.waitstart, a.query_start) END,
 	pg_catalog.clock_timestamp(), a.state_change, a.xact_start, CASE WHEN a.state <> 'idle' THEN a.query_start END,
-	coalesce(pg_catalog.array_to_string(w.blockers, ','), '')
+	CASE WHEN h.n = 1 AND h.pid IN (SELECT l.pid FROM k l WHERE NOT l.granted)
+		THEN pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(h.pid), ',') ELSE '' END
 FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
-LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction
-LEFT JOIN waiting w ON w.pid = h.pid
-ORDER BY h.objsubid, h.classid, h.objid, h.granted DESC, 15, 6`
+LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
 
 // A Row is one of [Everybody].
 type Row struct {
@@ -61,14 +61,13 @@ type Row struct {
 	Client      string
 	State       string // "prepared", "ended", "" if hidden, else as in pg_stat_activity
 	WaitEvent   string
-	BackendType string
 	GID         string
 	Hidden      bool // the role may not see the session's client, state and times
 
 	Since                        time.Time // zero: not to be seen
 	Now                          time.Time // of the server
 	StateSince, XactStart, Query time.Time // zero: none, or not to be seen
-	Blockers                     []int     // 0: a prepared transaction
+	Blockers                     []int     // of the session, in one of its rows; 0: a prepared transaction
 }
 
 // ScanEverybody reads a row of [Everybody].
@@ -80,7 +79,7 @@ func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 		since, state, xact, query sql.NullTime
 	)
 	err = rows.Scan(&classid, &objid, &objsubid, &mode, &r.Granted, &r.PID, &r.User, &r.Application, &r.Client,
-		&r.State, &r.WaitEvent, &r.BackendType, &r.GID, &r.Hidden, &since, &r.Now, &state, &xact, &query, &blockers)
+		&r.State, &r.WaitEvent, &r.GID, &r.Hidden, &since, &r.Now, &state, &xact, &query, &blockers)
 	if err != nil {
 		return r, err
 	}

@@ -1,0 +1,330 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/inspect"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// as returns the URL with another user and application_name.
+func as(t testing.TB, databaseURL string, user *url.Userinfo, application string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != nil {
+		u.User = user
+	}
+	q := u.Query()
+	if application != "" {
+		q.Set("application_name", application)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func inspectLocks(t testing.TB, db inspect.DB) []inspect.Lock {
+	t.Helper()
+	locks, err := inspect.Locks(context.Background(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+// blockOn has a session of the database wait for a key by hand, and returns its pid; the wait
+// ends with the test.
+func blockOn(t testing.TB, p *pool, key advisory.Key, m advisory.Mode) (pid int) {
+	t.Helper()
+	conn := p.conn(t)
+	pid = ask[int](t, conn, "SELECT pg_backend_pid()")
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	function := "pg_advisory_lock"
+	if m == advisory.Shared {
+		function += "_shared"
+	}
+	go func() {
+		defer close(done)
+		conn.ExecContext(ctx, "SELECT "+function+"("+key.SQL()+")")
+	}()
+	t.Cleanup(func() { end(); <-done })
+	watch := drivers[0].open(t, p.url)
+	eventually(t, "it waits", func() bool {
+		return ask[bool](t, watch, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1)", pid)
+	})
+	return pid
+}
+
+// Keys of both spaces and any sign are the ones that were locked.
+func TestLocksListsEveryKeyAndMode(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, p *pool) {
+		if locks := inspectLocks(t, p); len(locks) != 0 {
+			t.Errorf("in an empty database: %v", locks)
+		}
+		conn := p.conn(t)
+		pid := ask[int](t, conn, "SELECT pg_backend_pid()")
+		want := map[advisory.HeldLock]bool{}
+		for i, n := range []int64{0, 1, -1, 4820, -4820, 1 << 32, math.MinInt64, math.MaxInt64, math.MinInt32} {
+			m := advisory.Mode(i % 2)
+			want[advisory.HeldLock{Key: advisory.Int64(n), Mode: m}] = true
+			want[advisory.HeldLock{Key: advisory.Pair(int32(n), int32(i)), Mode: m}] = true
+		}
+		want[advisory.HeldLock{Key: advisory.Pair(-1, -2), Mode: advisory.Shared}] = true
+		want[advisory.HeldLock{Key: advisory.Pair(math.MinInt32, math.MaxInt32)}] = true
+		for h := range want {
+			if ok, err := sqlconn.TryLock(t.Context(), conn, h.Key, h.Mode); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		locks := inspectLocks(t, p)
+		for _, l := range locks {
+			h := advisory.HeldLock{Key: l.Key, Mode: l.Mode}
+			if !want[h] || !l.Granted || l.PID != pid || len(l.WaitsFor)+len(l.WaitedForBy) != 0 || len(l.Hidden) != 0 {
+				t.Errorf("%v", l)
+			}
+			delete(want, h)
+		}
+		if len(want) != 0 {
+			t.Errorf("missing: %v", want)
+		}
+		held, err := sqlconn.Held(t.Context(), conn)
+		if err != nil || len(held) != len(locks) {
+			t.Error(len(held), len(locks), err)
+		}
+	})
+}
+
+// Another database of the server has locks of its own.
+func TestLocksAreThoseOfOneDatabase(t *testing.T) {
+	t.Parallel()
+	a, b := drivers[0].open(t, pgtest.URL(t)), drivers[0].open(t, pgtest.URL(t))
+	tryLock(t, a.conn(t), key)
+	if locks := inspectLocks(t, b); len(locks) != 0 {
+		t.Errorf("%v", locks)
+	}
+}
+
+func TestLocksTellWhoWaitsForWhom(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, p *pool) {
+		holders := drivers[0].open(t, as(t, p.url, nil, "the holder"))
+		holder := holders.conn(t)
+		before := ask[time.Time](t, holder, "SELECT clock_timestamp()")
+		tryLock(t, holder, key)
+		pid := ask[int](t, holder, "SELECT pg_backend_pid()")
+		writer := blockOn(t, holders, key, advisory.Exclusive)
+		reader := blockOn(t, holders, key, advisory.Shared)
+
+		locks := inspectLocks(t, p)
+		if len(locks) != 3 {
+			t.Fatalf("%v", locks)
+		}
+		h, w, r := locks[0], locks[1], locks[2]
+		if !h.Granted || h.PID != pid || !slices.Contains(h.WaitedForBy, writer) || len(h.WaitsFor) != 0 {
+			t.Errorf("the holder: %v", h)
+		}
+		if h.Application != "the holder" || h.User == "" || h.Client == "" || h.State != "idle" || h.TransactionAge != 0 || h.QueryAge != 0 {
+			t.Errorf("the holder: %+v", h)
+		}
+		if h.StateAge <= 0 || h.Since.Before(before) {
+			t.Errorf("the holder is idle for %v, since %v; it began after %v", h.StateAge, h.Since, before)
+		}
+		if w.Granted || w.PID != writer || !slices.Equal(w.WaitsFor, []int{pid}) || w.State != "active" || w.TransactionAge <= 0 || w.QueryAge <= 0 {
+			t.Errorf("the writer: %+v", w)
+		}
+		if w.Age <= 0 || w.Since.Before(h.Since) {
+			t.Errorf("the writer waits for %v, since %v", w.Age, w.Since)
+		}
+		// The reader could share with nobody who holds it, and is queued up behind the writer.
+		if r.Granted || r.PID != reader || r.Mode != advisory.Shared || !slices.Contains(r.WaitsFor, pid) || !slices.Contains(r.WaitsFor, writer) {
+			t.Errorf("the reader: %+v", r)
+		}
+		if !slices.Equal(w.WaitedForBy, []int{reader}) {
+			t.Errorf("behind the writer: %v", w)
+		}
+		for _, part := range []string{fmt.Sprint(key, " exclusive, held by pid ", pid), "application the holder", "idle for ", fmt.Sprint("pids ", writer, ", ", reader, " wait for it")} {
+			if !strings.Contains(h.String(), part) {
+				t.Errorf("%q is not in: %v", part, h)
+			}
+		}
+
+		holding, err := inspect.Holders(t.Context(), p, key)
+		if err != nil || len(holding) != 1 || holding[0].PID != pid || holding[0].Application != "the holder" {
+			t.Errorf("%v, %v", holding, err)
+		}
+		if none, err := inspect.Holders(t.Context(), p, advisory.Int64(1)); err != nil || len(none) != 0 {
+			t.Errorf("%v, %v", none, err)
+		}
+		if _, err := inspect.Holders(t.Context(), p, advisory.Key{}); !errors.Is(err, advisory.ErrInvalidKey) {
+			t.Error(err)
+		}
+	})
+}
+
+// A prepared transaction keeps its locks, without a process, over a restart too.
+func TestLocksOfPreparedTransactions(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, "max_prepared_transactions=5")
+	p := drivers[0].open(t, server.Database(t))
+	const gid = `two 'phase' \ commit`
+	for i, name := range []string{gid, "other"} {
+		conn := p.conn(t)
+		doSQL(t, conn, "BEGIN")
+		doSQL(t, conn, fmt.Sprintf("SELECT pg_advisory_xact_lock(7, %d)", i))
+		doSQL(t, conn, "SAVEPOINT s")
+		doSQL(t, conn, "SELECT txid_current()")
+		doSQL(t, conn, "PREPARE TRANSACTION "+inspectQuote(name))
+	}
+	look := func() {
+		t.Helper()
+		locks := inspectLocks(t, p)
+		if len(locks) != 2 {
+			t.Fatalf("%v", locks)
+		}
+		for i, l := range locks {
+			if l.PID != 0 || !l.Granted || l.Prepared != []string{gid, "other"}[i] || l.State != "prepared" || l.User != "postgres" || l.Age <= 0 || l.Key != advisory.Pair(7, int32(i)) {
+				t.Errorf("%+v", l)
+			}
+		}
+	}
+	look()
+	pid := blockOn(t, p, advisory.Pair(7, 0), advisory.Exclusive)
+	locks := inspectLocks(t, p)
+	if len(locks) != 3 || !slices.Equal(locks[0].WaitedForBy, []int{pid}) || !slices.Equal(locks[1].WaitsFor, []int{0}) || locks[1].PID != pid {
+		t.Errorf("%v", locks)
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	p = drivers[0].open(t, p.url)
+	look()
+	for _, name := range []string{gid, "other"} {
+		doSQL(t, p, "ROLLBACK PREPARED "+inspectQuote(name))
+	}
+}
+
+// What a role may not see is said.
+func TestLocksSayWhatARoleMayNotSee(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	database := unprivileged(t, server)
+	super, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	super.Path = mustURL(t, database).Path
+	admin := drivers[0].open(t, super.String())
+	role := mustURL(t, database).User.Username()
+	doSQL(t, admin, "CREATE ROLE monitor LOGIN PASSWORD 'word' IN ROLE pg_monitor")
+	doSQL(t, admin, "CREATE ROLE other LOGIN PASSWORD 'word'")
+	others := drivers[0].open(t, as(t, database, url.UserPassword("other", "word"), "theirs"))
+	holder := others.conn(t)
+	tryLock(t, holder, key)
+	waiter := blockOn(t, &pool{DB: others.DB, driver: others.driver, url: super.String()}, key, advisory.Exclusive)
+
+	for _, who := range []struct {
+		role   string
+		url    string
+		hidden bool
+	}{
+		{"no rights", database, true},
+		{"pg_monitor", as(t, database, url.UserPassword("monitor", "word"), ""), false},
+		{"the same role", as(t, database, url.UserPassword("other", "word"), ""), false},
+		{"superuser", super.String(), false},
+	} {
+		t.Run(who.role, func(t *testing.T) {
+			for _, d := range drivers[:2] {
+				locks := inspectLocks(t, d.open(t, who.url))
+				if len(locks) != 2 {
+					t.Fatalf("%v", locks)
+				}
+				for i, l := range locks {
+					if l.Key != key || l.User != "other" || l.Application != "theirs" || (len(l.WaitsFor) > 0) != (i == 1) || (len(l.WaitedForBy) > 0) != (i == 0) {
+						t.Errorf("what all may see: %+v", l)
+					}
+					seen := map[string]bool{"client": l.Client != "", "state": l.State != "", "state_age": l.StateAge != 0}
+					for name, seen := range seen {
+						if slices.Contains(l.Hidden, name) == seen || seen == who.hidden {
+							t.Errorf("%s: seen is %v: %+v", name, seen, l)
+						}
+					}
+					if slices.Contains(l.Hidden, "since") == (l.Age > 0) {
+						t.Errorf("age: %+v", l)
+					}
+					if said := strings.Contains(l.String(), "may not see: client"); said != who.hidden {
+						t.Errorf("%v", l)
+					}
+				}
+				// The server tells everybody since when a session waits, since PostgreSQL 14.
+				if w := locks[1]; w.PID != waiter || (w.Age > 0) != (!who.hidden || server.Version() >= 140000) {
+					t.Errorf("%+v", w)
+				}
+			}
+		})
+	}
+	// One's own sessions are not hidden from anybody.
+	mine := drivers[0].open(t, database)
+	tryLock(t, mine.conn(t), advisory.Int64(1))
+	for _, l := range inspectLocks(t, mine) {
+		if hidden := len(l.Hidden) > 0; hidden != (l.User != role) {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
+func TestLocksOfTenThousand(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, "max_locks_per_transaction=200", "max_connections=200")
+	p := drivers[0].open(t, server.Database(t))
+	doSQL(t, p.conn(t), "SELECT count(pg_advisory_lock_shared(i)) FROM generate_series(1, 10000) i")
+	for range 3 {
+		start := time.Now()
+		locks := inspectLocks(t, p)
+		t.Logf("%d locks in %v", len(locks), time.Since(start))
+		if len(locks) != 10000 {
+			t.Error(len(locks))
+		}
+	}
+	// And with many who wait.
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	for range 100 {
+		wg.Go(func() { p.ExecContext(ctx, "SELECT pg_advisory_lock(5000)") })
+	}
+	eventually(t, "all wait", func() bool { _, waiting := p.locks(t); return waiting == 100 })
+	start := time.Now()
+	locks := inspectLocks(t, p)
+	t.Logf("%d locks in %v", len(locks), time.Since(start))
+	if len(locks) != 10100 || len(locks[4999].WaitedForBy) != 100 || len(locks[5098].WaitsFor) == 0 {
+		t.Error(len(locks))
+	}
+}
+
+func mustURL(t testing.TB, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// inspectQuote quotes a literal.
+func inspectQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -1,0 +1,140 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// handlerTimeout bounds what a request asks of the database.
+const handlerTimeout = 5 * time.Second
+
+// Handler serves a page with the advisory locks of the database that db is connected to: who holds
+// them, who waits, a drawing of who waits for whom, and what looks like an incident. With
+// ?format=json it is the same as JSON, and with ?refresh=5 a page that comes anew every five seconds.
+//
+// The page shows keys, roles, application names, addresses of clients, and SQL that would end
+// a session. It shows no text of statements and no passwords, and changes nothing. Who
+// may see it is for the caller to decide: guard the route, as one does for net/http/pprof.
+//
+// It answers GET and HEAD alone, and one request at a time, with two short queries that take 5
+// seconds at most; then, or if the database cannot be reached, the answer is 503. The page has no
+// script and loads nothing. Of many locks it shows those that somebody waits for, and
+// says how many were left out; the JSON has all.
+func Handler(db DB) http.Handler {
+	return &handler{db: db, turn: make(chan struct{}, 1), timeout: handlerTimeout}
+}
+
+type handler struct {
+	db      DB
+	turn    chan struct{} // so that a database that hangs is asked once
+	timeout time.Duration
+}
+
+// A snapshot is what both formats show.
+type snapshot struct {
+	Database      string    `json:"database"`
+	Role          string    `json:"role"`
+	ServerVersion string    `json:"server_version"`
+	InRecovery    bool      `json:"in_recovery"`
+	Time          time.Time `json:"time"`
+	Locks         []Lock    `json:"locks"`
+	Suspects      []Suspect `json:"suspects"`
+}
+
+var contentPolicy = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	head.Set("Content-Security-Policy", contentPolicy)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		head.Set("Allow", "GET, HEAD")
+		http.Error(w, "This page can only be read: GET or HEAD.", http.StatusMethodNotAllowed)
+		return
+	}
+	q := r.URL.Query()
+	format := q.Get("format")
+	if !slices.Contains([]string{"", "html", "json"}, format) {
+		http.Error(w, "The format is html, the default, or json.", http.StatusBadRequest)
+		return
+	}
+	s, err := h.look(r.Context())
+	if err != nil {
+		head.Set("Retry-After", "5")
+		// What a driver says may name hosts and users.
+		text := "The database cannot be reached, or refused the question."
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bound.ErrNoAnswer) {
+			text = fmt.Sprintf("The database did not answer within %v.", h.timeout)
+		}
+		http.Error(w, text, http.StatusServiceUnavailable)
+		return
+	}
+	var body bytes.Buffer
+	if format == "json" {
+		head.Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(&body)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(s)
+	} else {
+		head.Set("Content-Type", "text/html; charset=utf-8")
+		refresh, _ := strconv.Atoi(q.Get("refresh"))
+		err = pageTemplate.Execute(&body, newPage(s, max(0, min(refresh, 3600))))
+	}
+	if err != nil {
+		http.Error(w, "The page could not be made.", http.StatusInternalServerError)
+		return
+	}
+	head.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.Write(body.Bytes())
+}
+
+// look asks the database, in bounded time whatever the driver does. If the driver hangs, the
+// turn is its own until it returns.
+func (h *handler) look(ctx context.Context) (*snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return bound.Call(ctx, func(ctx context.Context) (*snapshot, error) {
+		defer func() { <-h.turn }()
+		at, err := look(ctx, h.db)
+		if err != nil {
+			return nil, err
+		}
+		locks, err := Locks(ctx, h.db)
+		if err != nil {
+			return nil, err
+		}
+		s := &snapshot{
+			Database: at.Database, Role: at.Role, ServerVersion: at.Version, InRecovery: at.Recovery, Time: at.Now,
+			Locks: locks, Suspects: judge(locks, at, defaultAfter),
+		}
+		if s.Locks == nil {
+			s.Locks = []Lock{}
+		}
+		if s.Suspects == nil {
+			s.Suspects = []Suspect{}
+		}
+		return s, nil
+	}, nil, func(*snapshot, error) {})
+}

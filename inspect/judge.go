@@ -1,0 +1,371 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// judge finds the suspects among the locks of a database.
+func judge(locks []Lock, h here, after time.Duration) []Suspect {
+	var (
+		suspects []Suspect
+		blamed   = map[advisory.Key]bool{} // whose holders are suspects
+		waiters  = map[advisory.Key][]Lock{}
+		held     []Lock
+	)
+	for _, l := range locks {
+		if l.Granted {
+			held = append(held, l)
+		} else {
+			waiters[l.Key] = append(waiters[l.Key], l)
+		}
+	}
+	add := func(s Suspect) {
+		s.Waiters = nil
+		seen := map[advisory.Key]bool{}
+		for _, l := range s.Locks {
+			if !seen[l.Key] {
+				seen[l.Key] = true
+				s.Waiters = append(s.Waiters, waiters[l.Key]...)
+			}
+			blamed[l.Key] = true
+		}
+		suspects = append(suspects, s)
+	}
+	if h.Recovery && len(locks) > 0 {
+		add(Suspect{
+			Kind:  Standby,
+			Locks: held,
+			Why: fmt.Sprintf("The server is in recovery: a standby. %s here, and exclude nobody on the primary, which knows nothing of them.",
+				count(len(held), "advisory lock is held", "advisory locks are held")),
+			Do: "Have the programs connect to the primary (target_session_attrs=read-write, in a connection string that names both).",
+		})
+	}
+	for _, s := range circles(locks) {
+		add(s)
+	}
+
+	var unseen, disabled []Lock
+	for _, own := range byHolder(held) {
+		l := own[0]
+		switch {
+		case l.PID == 0:
+			if l.Age >= after {
+				add(prepared(own))
+			}
+		case len(l.Hidden) > 0:
+			unseen = append(unseen, own...)
+		case l.State == "disabled":
+			disabled = append(disabled, own...)
+		case l.State == "idle" && l.StateAge >= after:
+			add(idle(own))
+		case strings.HasPrefix(l.State, "idle in transaction") && l.StateAge >= after:
+			add(idleInTransaction(own))
+		case l.State == "active" && l.WaitEvent == "Client/ClientWrite" && l.StateAge >= after:
+			add(unread(own))
+		}
+	}
+
+	for _, key := range keysOf(waiters) {
+		ws := waiters[key]
+		oldest := slices.MaxFunc(ws, func(a, b Lock) int { return cmp.Compare(a.Age, b.Age) })
+		if oldest.Age >= after && !blamed[key] {
+			suspects = append(suspects, longWait(key, held, ws, oldest))
+		}
+	}
+	slices.SortStableFunc(suspects, func(a, b Suspect) int {
+		return cmp.Or(-compareBools(a.Kind == Standby, b.Kind == Standby), -cmp.Compare(len(a.Waiters), len(b.Waiters)))
+	})
+
+	if len(unseen) > 0 {
+		suspects = append(suspects, Suspect{
+			Kind: Unseen, Locks: unseen,
+			Why: fmt.Sprintf("The role %s may not see the state of %s, which are of other roles.", clean(h.Role), sessions(unseen)),
+			Do:  "Look with a role that has the rights of pg_read_all_stats, or have a superuser grant them.",
+			SQL: "GRANT pg_read_all_stats TO " + identifier(h.Role) + ";",
+		})
+	}
+	if len(disabled) > 0 {
+		suspects = append(suspects, Suspect{
+			Kind: Unseen, Locks: disabled,
+			Why: fmt.Sprintf("Nothing tells the state of %s: track_activities is off there.", sessions(disabled)),
+			Do:  "Turn track_activities on, which is the default: it can be off for the server, a database or a role.",
+		})
+	}
+	return suspects
+}
+
+func idle(own []Lock) Suspect {
+	l := own[0]
+	s := Suspect{Kind: Idle, PID: l.PID, Locks: own}
+	s.Why = fmt.Sprintf("%s has been idle for %v, outside of a transaction, and holds %s.", whose(l), round(l.StateAge), keys(own))
+	if slices.ContainsFunc(own, func(o Lock) bool { return o.Key != l.Key }) {
+		s.Kind = Leak
+		s.Why += " A connection that went back to its pool with its locks looks like this."
+	} else {
+		s.Why += " Its work may be elsewhere, or the connection may have gone back to its pool with its lock."
+	}
+	s.Why += client(l) + " A Locker's session would have been pinged within a second."
+	s.Do = "If no program works under " + it(own) + ", end the session, which releases " + it(own) + ". Then look for a path in the program on which it closes a connection without having unlocked it."
+	s.SQL = terminate(l)
+	return s
+}
+
+func idleInTransaction(own []Lock) Suspect {
+	l := own[0]
+	return Suspect{
+		Kind: IdleInTransaction, PID: l.PID, Locks: own,
+		Why: fmt.Sprintf("%s has been idle for %v in a transaction that began %v ago, and holds %s.%s Its transaction also keeps VACUUM from its work, if it has a snapshot.",
+			whose(l), round(l.StateAge), round(l.TransactionAge), keys(own), client(l)),
+		Do:  "If its program no longer works in it, end the session: the transaction is rolled back and " + it(own) + " released. idle_in_transaction_session_timeout bounds such a state.",
+		SQL: terminate(l),
+	}
+}
+
+func unread(own []Lock) Suspect {
+	l := own[0]
+	return Suspect{
+		Kind: Unread, PID: l.PID, Locks: own,
+		Why: fmt.Sprintf("%s has been active for %v and now waits for its client to take its answer, and holds %s. Seen once, that may be a slow client; if it is so each time you look, the client hangs, or has vanished.%s",
+			whose(l), round(l.StateAge), keys(own), client(l)),
+		Do:  "Look again. If it stays so, end the session. tcp_user_timeout bounds such a state.",
+		SQL: terminate(l),
+	}
+}
+
+func prepared(own []Lock) Suspect {
+	l := own[0]
+	s := Suspect{
+		Kind: Prepared, Locks: own,
+		Why: fmt.Sprintf("%s was prepared %v ago and has been neither committed nor rolled back since. It holds %s, has no session, and outlives restarts of the server.",
+			capital(l.who()), round(l.Age), keys(own)),
+		Do: "Ask its transaction manager what became of it. In this database, as its owner or a superuser, commit it with COMMIT PREPARED or roll it back.",
+	}
+	if l.Prepared != "" {
+		s.SQL = "ROLLBACK PREPARED " + quote(l.Prepared) + ";"
+	}
+	return s
+}
+
+func longWait(key advisory.Key, held, ws []Lock, oldest Lock) Suspect {
+	s := Suspect{Kind: LongWait, Waiters: ws}
+	var pidList []string
+	for _, l := range held {
+		if l.Key != key {
+			continue
+		}
+		s.Locks = append(s.Locks, l)
+		if l.PID != 0 && !slices.Contains(pidList, strconv.Itoa(l.PID)) {
+			pidList = append(pidList, strconv.Itoa(l.PID))
+			s.PID = l.PID
+		}
+	}
+	if len(pidList) != 1 {
+		s.PID = 0
+	}
+	s.Why = fmt.Sprintf("%s for key %v, pid %d for %v.", count(len(ws), "session waits", "sessions wait"), key, oldest.PID, round(oldest.Age))
+	for i, l := range s.Locks {
+		if i == 3 {
+			s.Why += fmt.Sprintf(" So do %d more.", len(s.Locks)-i)
+			break
+		}
+		s.Why += fmt.Sprintf(" %s holds it %v", whose(l), l.Mode)
+		if l.State != "" && l.PID != 0 {
+			s.Why += fmt.Sprintf(", %s for %v", l.State, round(l.StateAge))
+		}
+		if len(l.WaitsFor) > 0 {
+			s.Why += ", and waits itself for " + pids(l.WaitsFor)
+		}
+		s.Why += "."
+	}
+	s.Do = "The holder is not idle for long: see what it is at before you end it."
+	if len(s.Locks) == 0 {
+		s.Do = "Nobody holds it any more: look again."
+	}
+	if len(pidList) > 0 {
+		s.SQL = "SELECT pid, usename, application_name, state, wait_event_type, wait_event, query_start, query FROM pg_catalog.pg_stat_activity WHERE pid IN (" + strings.Join(pidList, ", ") + ");"
+	}
+	return s
+}
+
+// circles finds sessions that wait for each other: each session is in one circle at most.
+func circles(locks []Lock) (suspects []Suspect) {
+	waitsFor := map[int][]int{}
+	for _, l := range locks {
+		if l.PID != 0 && len(l.WaitsFor) > 0 {
+			waitsFor[l.PID] = l.WaitsFor
+		}
+	}
+	told := map[int]bool{}
+	for _, l := range locks {
+		if told[l.PID] {
+			continue
+		}
+		circle := circle(waitsFor, l.PID)
+		if circle == nil {
+			continue
+		}
+		s := Suspect{Kind: Circle}
+		var last Lock
+		for _, l := range locks {
+			if !slices.Contains(circle, l.PID) {
+				continue
+			}
+			told[l.PID] = true
+			if l.Granted {
+				s.Locks = append(s.Locks, l)
+			} else if last.PID == 0 || l.Since.After(last.Since) {
+				last = l
+			}
+		}
+		s.Why = fmt.Sprintf("The sessions of %s wait for each other. The server ends such a deadlock after deadlock_timeout, 1 s by default, and waits of this library end it within three; if you see it again, nobody does.", pids(circle))
+		s.Do = "Look again. If it is still there, cancel one of the waits: the one that began last, say."
+		if last.PID != 0 {
+			s.PID = last.PID
+			s.SQL = onSession("pg_cancel_backend", last)
+		}
+		suspects = append(suspects, s)
+	}
+	return suspects
+}
+
+// circle returns the sessions of a shortest circle through pid, in the order in which they
+// wait, or nil.
+func circle(waitsFor map[int][]int, pid int) []int {
+	from := map[int]int{}
+	queue := []int{pid}
+	for len(queue) > 0 {
+		p := queue[0]
+		queue = queue[1:]
+		for _, q := range waitsFor[p] {
+			if q == pid {
+				path := []int{p}
+				for p != pid {
+					p = from[p]
+					path = append(path, p)
+				}
+				slices.Reverse(path)
+				return path
+			}
+			if _, seen := from[q]; !seen && q != 0 {
+				from[q] = p
+				queue = append(queue, q)
+			}
+		}
+	}
+	return nil
+}
+
+// byHolder groups held locks by session or prepared transaction, in their order.
+func byHolder(held []Lock) [][]Lock {
+	type holder struct {
+		pid int
+		gid string
+	}
+	var groups [][]Lock
+	place := map[holder]int{}
+	for _, l := range held {
+		h := holder{l.PID, l.Prepared}
+		i, ok := place[h]
+		if !ok {
+			i = len(groups)
+			place[h] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], l)
+	}
+	return groups
+}
+
+func keysOf(m map[advisory.Key][]Lock) []advisory.Key {
+	var keys []advisory.Key
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+// terminate is the SQL that ends the session of l, if it still is in the state in which it
+// was seen: pids are used again.
+func terminate(l Lock) string { return onSession("pg_terminate_backend", l) }
+
+func onSession(function string, l Lock) string {
+	s := fmt.Sprintf("SELECT pg_catalog.%s(pid) FROM pg_catalog.pg_stat_activity WHERE pid = %d", function, l.PID)
+	if !l.StateSince.IsZero() {
+		s += " AND state_change = '" + l.StateSince.UTC().Format("2006-01-02 15:04:05.999999") + "+00'"
+	}
+	return s + ";"
+}
+
+// client says what can be known of the client of an idle session.
+func client(l Lock) string {
+	switch l.Client {
+	case "":
+		return ""
+	case "local":
+		return " Its client is on the server's machine, on a Unix socket: that process is there, but may be stopped."
+	}
+	return " Whether its client at " + l.Client + " is still there cannot be seen from SQL."
+}
+
+// whose begins a sentence about the session of l.
+func whose(l Lock) string {
+	s := capital(l.who())
+	if l.User != "" {
+		s += " of user " + clean(l.User)
+	}
+	if l.Application != "" {
+		s += ", application " + clean(l.Application) + ","
+	}
+	return s
+}
+
+func keys(own []Lock) string {
+	const most = 10
+	var words []string
+	for i, l := range own {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d more", len(own)-most))
+			break
+		}
+		w := l.Key.String()
+		if l.Mode == advisory.Shared {
+			w += " (shared)"
+		}
+		words = append(words, w)
+	}
+	if len(own) == 1 {
+		return "key " + words[0]
+	}
+	return "keys " + strings.Join(words, ", ")
+}
+
+func it(own []Lock) string {
+	if len(own) == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+func sessions(own []Lock) string {
+	return count(len(byHolder(own)), "session", "sessions") + " with " + count(len(own), "lock", "locks")
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// identifier quotes the name of a role.
+func identifier(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

@@ -1,0 +1,90 @@
+package inspect
+
+import (
+	_ "embed"
+	"html/template"
+	"slices"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var style string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clean": clean,
+	"age":   func(d time.Duration) string { return round(d).String() },
+	"pids":  pids,
+	"style": func() template.CSS { return template.CSS(style) },
+	"count": count,
+	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"add":   func(a, b int) int { return a + b },
+}).Parse(pageText))
+
+// What a page shows at most.
+const (
+	maxRows  = 200
+	maxCards = 30
+)
+
+// A page is what the template shows.
+type page struct {
+	*snapshot
+	Refresh int // seconds; 0: not
+
+	Holders, Waiters       []Lock
+	Held, Sessions, Waits  int // all of them
+	MoreHolders, MoreWaits int // left out
+	MoreSuspects           int
+	Hidden                 int // sessions of which something is hidden
+	Graph                  *graph
+}
+
+func newPage(s *snapshot, refresh int) *page {
+	p := &page{snapshot: s, Refresh: refresh}
+	holders, hidden := map[id]bool{}, map[int]bool{}
+	for _, l := range s.Locks {
+		if l.Granted {
+			p.Holders = append(p.Holders, l)
+			holders[id{l.PID, l.Prepared}] = true
+		} else {
+			p.Waiters = append(p.Waiters, l)
+		}
+		if len(l.Hidden) > 0 {
+			hidden[l.PID] = true
+		}
+	}
+	p.Held, p.Sessions, p.Waits, p.Hidden = len(p.Holders), len(holders), len(p.Waiters), len(hidden)
+
+	slices.SortStableFunc(p.Holders, func(a, b Lock) int { return -compareBools(len(a.WaitedForBy) > 0, len(b.WaitedForBy) > 0) })
+	slices.SortStableFunc(p.Waiters, func(a, b Lock) int { return a.Since.Compare(b.Since) })
+	p.Holders, p.MoreHolders = first(p.Holders, maxRows)
+	p.Waiters, p.MoreWaits = first(p.Waiters, maxRows)
+
+	suspect := map[id]bool{}
+	for _, x := range s.Suspects {
+		if x.Kind != Unseen && x.Kind != Standby && x.Kind != LongWait {
+			for _, l := range x.Locks {
+				suspect[id{l.PID, l.Prepared}] = true
+			}
+		}
+	}
+	p.Graph = newGraph(s.Locks, suspect)
+	return p
+}
+
+// Cards are the suspects that are shown.
+func (p *page) Cards() []Suspect {
+	var cards []Suspect
+	cards, p.MoreSuspects = first(p.Suspects, maxCards)
+	return cards
+}
+
+func first[T any](s []T, n int) ([]T, int) {
+	if len(s) <= n {
+		return s, 0
+	}
+	return s[:n], len(s) - n
+}
