@@ -10,7 +10,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-func TestLockerRefusesAHotStandby(t *testing.T) {
+// standby returns a server of the test's own that is a hot standby.
+func standby(t *testing.T) *pgtest.Server {
+	t.Helper()
 	server := pgtest.NewServer(t)
 	if server.Kind() != "binaries" {
 		t.Skip("the data folder of this server is out of reach")
@@ -27,6 +29,11 @@ func TestLockerRefusesAHotStandby(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+func TestLockerRefusesAHotStandby(t *testing.T) {
+	server := standby(t)
 	for _, d := range drivers[:2] {
 		t.Run(d.name, func(t *testing.T) {
 			p := d.open(t, server.URL())

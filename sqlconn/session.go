@@ -364,7 +364,7 @@ func (s *session) sendBatch(ops []*op) bool {
 	// is not durable before.
 	err := s.batch.QueryRowContext(s.ctx, keys, codes).Scan(&pid, &answers, &token)
 	if err == nil && pid != s.pid {
-		err = &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
+		err = s.changed(pid)
 		s.l.mu.Lock()
 		s.lose(err)
 		s.l.mu.Unlock()
@@ -379,6 +379,11 @@ func (s *session) sendBatch(ops []*op) bool {
 		i++
 		o.tell(answers[i] == 't', token, nil)
 	})
+}
+
+// changed is the error of an answer of another session.
+func (s *session) changed(pid int) error {
+	return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
 }
 
 // finish delivers the answers of ops, or loses the session if there is an error.
@@ -466,9 +471,15 @@ func (s *session) release(ops []*op) (done map[*op]bool, err error) {
 }
 
 func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
-	err = bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
-		l, err := lockfn.ScanHeld(rows)
-		locks = append(locks, l)
+	err = bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.HeldOn, nil, func(rows *sql.Rows) error {
+		l, pid, err := lockfn.ScanHeldOn(rows)
+		switch {
+		case err != nil:
+		case pid == 0:
+			locks = append(locks, l)
+		case pid != s.pid:
+			return s.changed(pid)
+		}
 		return err
 	})
 	return locks, err

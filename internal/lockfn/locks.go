@@ -10,6 +10,25 @@ import (
 const Held = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
 	heldHere + " ORDER BY 1, 2, 3, 4"
 
+// HeldOn is [Held] with a row more, of the session's pid; [ScanHeldOn] reads a row.
+const HeldOn = "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8, 0::pg_catalog.int8, 0::pg_catalog.int4, '' UNION ALL (" + Held + ")"
+
+// ScanHeldOn reads a row of [HeldOn]: a lock, or the pid if that is not 0.
+func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
+	var (
+		classid, objid int64
+		objsubid       int
+		mode           string
+	)
+	if err := rows.Scan(&classid, &objid, &objsubid, &mode); err != nil {
+		return advisory.HeldLock{}, 0, err
+	}
+	if objsubid == 0 {
+		return advisory.HeldLock{}, int(classid), nil
+	}
+	return advisory.HeldLock{Key: tag{uint32(classid), uint32(objid), objsubid}.key(), Mode: modeOf(mode)}, 0, nil
+}
+
 // ScanHeld reads a row of [Held].
 func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {
 	var (

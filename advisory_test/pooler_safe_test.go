@@ -1,0 +1,274 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// inTurn connects with each URL in turn.
+type inTurn struct {
+	connectors []sqldriver.Connector
+	next       atomic.Int64
+}
+
+func openInTurn(t testing.TB, urls ...string) *sql.DB {
+	t.Helper()
+	turn := &inTurn{}
+	for _, u := range urls {
+		c, err := pq.NewConnector(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.connectors = append(turn.connectors, c)
+	}
+	db := sql.OpenDB(turn)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (c *inTurn) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	i := c.next.Add(1) - 1
+	return c.connectors[int(i)%len(c.connectors)].Connect(ctx)
+}
+
+func (c *inTurn) Driver() sqldriver.Driver { return c.connectors[0].Driver() }
+
+// takesLocks fails the test unless a new Locker on the pool, with its check of the server,
+// takes a lock and releases it.
+func takesLocks(t testing.TB, db *sql.DB) {
+	t.Helper()
+	l := sqlconn.NewLocker(db)
+	defer l.Close()
+	if err := l.Ping(t.Context()); err != nil {
+		t.Errorf("Ping: %v", err)
+		return
+	}
+	lock, ok, err := l.TryLock(t.Context(), key)
+	if err != nil || !ok {
+		t.Errorf("TryLock: %v, %v", ok, err)
+		return
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// No server is refused on which locks are real.
+func TestServerCheckRaisesNoFalseAlarm(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	urls := map[string]string{"direct": serverURL}
+	for _, how := range []pooling{
+		{pgbouncer.Options{Mode: pgbouncer.Session, PoolSize: 8}, 0},
+		{pgbouncer.Options{Mode: pgbouncer.Session, PoolSize: 8, RoundRobin: true}, 4},
+	} {
+		t.Run(how.String(), func(t *testing.T) {
+			url := how.start(t, serverURL)
+			for _, d := range drivers[:2] {
+				for range poolerRounds(t) {
+					p := d.open(t, url)
+					takesLocks(t, p.DB)
+					p.Close()
+				}
+			}
+		})
+	}
+	for name, url := range urls {
+		t.Run(name, func(t *testing.T) {
+			for _, d := range allPools {
+				for range poolerRounds(t) {
+					p := d.open(t, url)
+					takesLocks(t, p.DB)
+					p.Close()
+					if p.below != nil {
+						p.below.Close()
+					}
+				}
+			}
+		})
+	}
+}
+
+// Two connections may have roles that do not see each other's statements, while passwords are
+// rotated, say; or the server may not show any.
+func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
+	server := pgtest.NewServer(t)
+	database := unprivileged(t, server)
+	other := unprivileged(t, server)
+	t.Run("two roles", func(t *testing.T) {
+		u, err := url.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := url.Parse(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = o.User
+		for range poolerRounds(t) {
+			db := openInTurn(t, database, u.String())
+			takesLocks(t, db)
+			db.Close()
+		}
+	})
+	t.Run("another role is set", func(t *testing.T) {
+		admin := drivers[0].open(t, server.URL())
+		o, _ := url.Parse(other)
+		u, _ := url.Parse(database)
+		doSQL(t, admin, "GRANT "+o.User.Username()+" TO "+u.User.Username())
+		db := openInTurn(t, database, withParameter(t, database, "options", "-c role="+o.User.Username()))
+		takesLocks(t, db)
+	})
+	t.Run("track_activities is off", func(t *testing.T) {
+		admin := drivers[0].open(t, server.URL())
+		u, _ := url.Parse(other)
+		doSQL(t, admin, "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" SET track_activities = off")
+		for range poolerRounds(t) {
+			p := drivers[0].open(t, other)
+			takesLocks(t, p.DB)
+			p.Close()
+		}
+		for _, how := range unsafePoolings() {
+			t.Run(how.String(), func(t *testing.T) {
+				u := how.start(t, other)
+				rounds, refused := poolerRounds(t), 0
+				for range rounds {
+					p := drivers[0].open(t, u)
+					l := sqlconn.NewLocker(p.DB)
+					_, _, err := l.TryLock(t.Context(), key)
+					if errors.Is(err, advisory.ErrUnsafeServer) {
+						refused++
+					}
+					l.Close()
+					p.Close()
+				}
+				t.Logf("refused %d of %d", refused, rounds)
+				if refused < rounds && how.clients == 0 {
+					t.Errorf("only %d of %d were refused by a key that two connections were granted", refused, rounds)
+				}
+				held, _ := drivers[0].open(t, other).locks(t)
+				t.Logf("%d locks are left", held)
+			})
+		}
+	})
+}
+
+// A check that cannot be made holds nobody up, and is made later; Ping insists on it.
+func TestServerCheckInAFullPool(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	safe := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session})
+	fake := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 1})
+	for _, url := range []string{safe, fake} {
+		p := drivers[0].open(t, url)
+		p.SetMaxOpenConns(2)
+		busy := p.conn(t)
+		events := &recorder{}
+		l := p.locker(t, advisory.WithObserver(events))
+		lock, ok := lockerTry(t, l, key)
+		if !ok {
+			t.Fatal("not granted")
+		}
+		told := false
+		for _, e := range events.all() {
+			told = told || e.Kind == advisory.SessionOpened && e.Err != nil && strings.Contains(e.Err.Error(), "could not be checked")
+		}
+		if !told {
+			t.Error("nobody is told that the check was not made")
+		}
+		if err := l.Ping(t.Context()); err == nil || errors.Is(err, advisory.ErrUnsafeServer) || !strings.Contains(err.Error(), "connections of the pool are in use") {
+			t.Errorf("Ping, while the pool is full: %v", err)
+		}
+		if lock.Context().Err() != nil {
+			t.Errorf("the lock was lost: %v", context.Cause(lock.Context()))
+		}
+		busy.Close()
+		err := l.Ping(t.Context())
+		if url == safe {
+			if err != nil {
+				t.Errorf("Ping, when there is a connection: %v", err)
+			}
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		isPooler(t, "Ping, when there is a connection", err)
+		if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) || !errors.Is(cause, advisory.ErrUnsafeServer) {
+			t.Errorf("the fake lock ends with %v", cause)
+		}
+		if err := lock.Unlock(); !errors.Is(err, advisory.ErrLost) {
+			t.Errorf("Unlock of the fake lock: %v", err)
+		}
+	}
+}
+
+// A second connection that does not answer holds a Locker up for some seconds, and no
+// longer. It is not given back to the pool.
+func TestServerCheckOnADeadLink(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	u, err := url.Parse(serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := proxy.New(t, u.Host)
+	t.Cleanup(link.Thaw)
+	db := openInTurn(t, serverURL, link.URL(serverURL), serverURL)
+	dead := link.FreezeOn(func(m proxy.Message) bool {
+		return m.Direction == proxy.Up && strings.Contains(m.Text, "pg_stat_activity")
+	})
+	l := sqlconn.NewLocker(db)
+	defer l.Close()
+	lock, ok, err := l.TryLock(t.Context(), key)
+	if err != nil || !ok {
+		t.Fatalf("TryLock: %v, %v", ok, err)
+	}
+	select {
+	case <-dead:
+	default:
+		t.Error("the link is alive")
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the dead connection is out of the pool", func() bool { return db.Stats().OpenConnections == 1 })
+	if err := l.Ping(t.Context()); err != nil {
+		t.Errorf("Ping, with another connection: %v", err)
+	}
+}
+
+func TestServerCheckIsMadeOncePerPool(t *testing.T) {
+	eachDriverProxied(t, func(t *testing.T, p *pool, link *proxy.Proxy) {
+		looks := func() (n int) {
+			for _, q := range link.Stats().Queries {
+				if strings.Contains(q, "pg_stat_activity") {
+					n++
+				}
+			}
+			return n
+		}
+		for i, opts := range [][]sqlconn.LockerOption{{sqlconn.WithoutServerCheck()}, {}, {}} {
+			before := looks()
+			l := sqlconn.NewLocker(p.DB, opts...)
+			if err := l.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			if n := looks() - before; (n > 0) != (i == 1) {
+				t.Errorf("Locker %d looked %d times", i, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package advisory_test
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
+)
+
+// An occupant keeps a pooler's session from others, by an open transaction on it.
+func occupant(t testing.TB, p *pool, pid int) *sql.Tx {
+	t.Helper()
+	var others []*sql.Tx
+	defer func() {
+		for _, tx := range others {
+			tx.Rollback()
+		}
+	}()
+	for range 10 {
+		tx, err := p.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tx.Rollback() })
+		if sessionOf(t, tx) == pid {
+			return tx
+		}
+		others = append(others, tx)
+	}
+	t.Fatal("the session is not to be had")
+	return nil
+}
+
+// holderPID is the pid of the session that holds the only advisory lock.
+func holderPID(t testing.TB, direct *pool) int {
+	t.Helper()
+	return ask[int](t, direct, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+}
+
+// A release on another session than the one that was granted the lock never counts as one.
+func TestUnlockNoticesAChangedSession(t *testing.T) {
+	for _, d := range drivers {
+		t.Run(d.name, func(t *testing.T) {
+			serverURL := pgtest.URL(t)
+			how := pooling{pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 2}, 0}
+			t.Run("on a connection", func(t *testing.T) {
+				url := how.start(t, serverURL)
+				p, direct, busy := d.open(t, url), drivers[0].open(t, serverURL), drivers[0].open(t, url)
+				conn := p.conn(t)
+				if !tryLock(t, conn, key) {
+					t.Fatal("not granted")
+				}
+				holder := holderPID(t, direct)
+				tx := occupant(t, busy, holder)
+				if err := sqlconn.Unlock(t.Context(), conn, key); !errors.Is(err, advisory.ErrNotHeld) {
+					t.Errorf("Unlock on another session: %v", err)
+				}
+				if held, _ := direct.locks(t); held != 1 {
+					t.Errorf("%d locks are held: there was nothing to notice", held)
+				}
+				tx.Rollback()
+			})
+			t.Run("of a Locker", func(t *testing.T) {
+				url := how.start(t, serverURL)
+				p, direct, busy := d.open(t, url), drivers[0].open(t, serverURL), drivers[0].open(t, url)
+				first, err := busy.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := p.locker(t, sqlconn.WithoutServerCheck()) // on the other session
+				lock, ok := lockerTry(t, l, key)
+				if !ok {
+					t.Fatal("not granted")
+				}
+				holder := holderPID(t, direct)
+				first.Rollback()
+				occupant(t, busy, holder)
+				if err := lock.Unlock(); !errors.Is(err, advisory.ErrLost) {
+					t.Errorf("Unlock on another session: %v", err)
+				} else {
+					t.Log(err)
+				}
+				if held, _ := direct.locks(t); held != 1 {
+					t.Errorf("%d locks are held: there was nothing to notice", held)
+				}
+			})
+		})
+	}
+}
+
+// What a Locker sends does nothing on a session that is not its own.
+func TestBatchOnAnotherSessionDoesNothing(t *testing.T) {
+	for _, d := range drivers[:2] {
+		t.Run(d.name, func(t *testing.T) {
+			p := d.open(t, pgtest.URL(t))
+			conn, err := p.DB.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			pid := sessionOf(t, conn)
+			keys, ops := lockfn.BatchArgs([]lockfn.Request{{Op: lockfn.OpTry, Key: key}})
+			for _, own := range []bool{false, true} {
+				expected, held, answer := pid+1, 0, ""
+				if own {
+					expected, held, answer = pid, 1, "t"
+				}
+				var (
+					gotPID  int
+					answers string
+					token   int64
+				)
+				if err := conn.QueryRowContext(t.Context(), lockfn.Batch(true, expected), keys, ops).Scan(&gotPID, &answers, &token); err != nil {
+					t.Fatal(err)
+				}
+				if gotPID != pid || answers != answer || (token != 0) != own {
+					t.Errorf("own session %v: pid %d (not %d), answers %q, token %d", own, gotPID, pid, answers, token)
+				}
+				if n, _ := p.locks(t); n != held {
+					t.Errorf("own session %v: %d locks are held", own, n)
+				}
+			}
+		})
+	}
+}
+
+// pgxModes are pgx's ways to send a statement.
+var pgxModes = []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
+
+// Transaction-level locks exclude behind a pooler in transaction mode.
+func TestTransactionLocksBehindAPooler(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	for _, how := range []pooling{
+		{pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 4}, 0},
+		{pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 4, RoundRobin: true}, 6},
+	} {
+		t.Run(how.String(), func(t *testing.T) {
+			url := how.start(t, serverURL)
+			try := func(name string, d driver, url string) {
+				t.Run(name, func(t *testing.T) {
+					p := d.open(t, url)
+					p.url = serverURL
+					excludesInTransactions(t, p)
+					p.noLocks(t)
+				})
+			}
+			try("pq", drivers[0], url)
+			try("sqlx", drivers[2], url)
+			for _, mode := range pgxModes {
+				try("pgx "+mode, drivers[1], withParameter(t, url, "default_query_exec_mode", mode))
+			}
+		})
+	}
+}
+
+func excludesInTransactions(t *testing.T, p *pool) {
+	var inside, ran, stepped atomic.Int64
+	work := func(ctx context.Context, tx xact.Tx) error {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d are inside", n)
+		}
+		defer inside.Add(-1)
+		ran.Add(1)
+		_, err := tx.ExecContext(ctx, "SELECT pg_sleep(0.002)")
+		return err
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 2 * poolerRounds(t) {
+				var err error
+				switch isolation := []sql.IsolationLevel{sql.LevelDefault, sql.LevelRepeatableRead}[j%2]; i % 3 {
+				case 0:
+					var did bool
+					if did, err = p.txTryDo(t.Context(), key, work, xact.TxOptions(&sql.TxOptions{Isolation: isolation})); !did {
+						stepped.Add(1)
+					}
+				case 1:
+					err = p.txDo(t.Context(), key, work, xact.TxOptions(&sql.TxOptions{Isolation: isolation}))
+				case 2:
+					err = inOneOfItsOwn(t.Context(), p, work)
+				}
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d ran, %d stepped aside", ran.Load(), stepped.Load())
+}
+
+func inOneOfItsOwn(ctx context.Context, p *pool, work func(context.Context, xact.Tx) error) error {
+	tx, err := p.begin(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := xact.Lock(ctx, tx, key); err != nil {
+		return fmt.Errorf("xact.Lock: %w", err)
+	}
+	if err := work(ctx, tx); err != nil {
+		return fmt.Errorf("work: %w", err)
+	}
+	return tx.Commit()
+}
+
+// In statement mode there are no transactions, and so no locks, which is told.
+func TestTransactionLocksBehindAPoolerInStatementMode(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	url := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Statement})
+	for _, d := range drivers {
+		p := d.open(t, url)
+		p.url = serverURL
+		ran, err := p.txTryDo(t.Context(), key, func(context.Context, xact.Tx) error {
+			t.Error("fn runs")
+			return nil
+		})
+		if ran || err == nil {
+			t.Errorf("%s: %v, %v", d.name, ran, err)
+		}
+		p.noLocks(t)
+	}
+}
+
+// Behind a pooler in session mode locks are as they are without one.
+func TestSessionPooling(t *testing.T) {
+	serverURL := pgtest.URL(t)
+	url := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session, PoolSize: 30})
+	for _, d := range drivers {
+		t.Run(d.name, func(t *testing.T) {
+			p := d.open(t, url)
+			p.url = serverURL
+			a, b := p.conn(t), p.conn(t)
+			if !tryLock(t, a, key) || tryLock(t, b, key) {
+				t.Error("two connections do not exclude each other")
+			}
+			unlock(t, a, key)
+			if !tryLock(t, b, key) {
+				t.Error("not free after the release")
+			}
+			unlock(t, b, key)
+
+			one, two := p.locker(t), p.locker(t)
+			lock, ok := lockerTry(t, one, key)
+			if _, also := lockerTry(t, two, key); !ok || also {
+				t.Errorf("two Lockers: %v, %v", ok, also)
+			}
+			got := make(chan error, 1)
+			go func() {
+				got <- two.Do(context.Background(), key, func(context.Context) error { return nil })
+			}()
+			eventually(t, "the second Locker waits", func() bool { _, waiting := p.locks(t); return waiting > 0 })
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			excludesInTransactions(t, p)
+
+			// A client that closes its connection frees its locks: the pooler resets the session.
+			conn, err := p.pin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			tryLock(t, conn, key)
+			conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+			conn.Close()
+			p.noLocks(t)
+		})
+	}
+}
