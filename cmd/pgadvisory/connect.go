@@ -36,24 +36,27 @@ func (t *target) open(ctx context.Context, application string) (*sql.DB, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.open(ctx, application)
+	db, _, err := s.open(ctx, application)
+	return db, err
 }
 
-func (s settings) open(ctx context.Context, application string) (*sql.DB, error) {
+// open also returns server_version_num.
+func (s settings) open(ctx context.Context, application string) (db *sql.DB, version int, err error) {
 	s.complete(application)
 	c, err := newConnector(s)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	db := sql.OpenDB(c)
-	if err := look(ctx, db); err != nil {
-		db.Close()
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, s.unreachable(err)
+	db = sql.OpenDB(c)
+	version, err = look(ctx, db)
+	if err == nil {
+		return db, version, nil
 	}
-	return db, nil
+	db.Close()
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, 0, cause
+	}
+	return nil, 0, s.unreachable(err)
 }
 
 // newConnector is lib/pq's, which panics when it does not know a setting.
@@ -86,14 +89,13 @@ func newConnector(s settings) (c *connector, err error) {
 const oldest = 120000
 
 // look looks whether the server answers, and is new enough.
-func look(ctx context.Context, db *sql.DB) error {
-	var version int
+func look(ctx context.Context, db *sql.DB) (version int, err error) {
 	var text string
-	err := db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, pg_catalog.current_setting('server_version')").Scan(&version, &text)
+	err = db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, pg_catalog.current_setting('server_version')").Scan(&version, &text)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return newEnough(version, text)
+	return version, newEnough(version, text)
 }
 
 func newEnough(version int, text string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 
 	"github.com/lib/pq"
 )
@@ -11,13 +12,18 @@ import (
 // A connector connects with TLS and, if plain is not nil and the server has none, without:
 // what psql does by default and lib/pq does not.
 type connector struct {
-	first *pq.Connector
-	plain *pq.Connector
+	first   *pq.Connector
+	plain   *pq.Connector
+	without atomic.Bool // the server has none
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.without.Load() {
+		return c.plain.Connect(ctx)
+	}
 	conn, err := c.first.Connect(ctx)
 	if c.plain != nil && errors.Is(err, pq.ErrSSLNotSupported) {
+		c.without.Store(true)
 		return c.plain.Connect(ctx)
 	}
 	return conn, err

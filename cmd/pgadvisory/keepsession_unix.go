@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -14,7 +13,7 @@ import (
 // session holds the lock at session level, in a Locker.
 func (k *keep) session() error {
 	ctx, acquired := k.acquiring()
-	db, err := k.order.Settings.open(ctx, k.order.Application)
+	db, version, err := k.order.Settings.open(ctx, k.order.Application)
 	if err != nil {
 		acquired()
 		return err
@@ -24,7 +23,7 @@ func (k *keep) session() error {
 	if k.order.Failover != 0 {
 		options = append(options, sqlconn.WithFailover(k.order.Failover))
 	}
-	if hasTokens(ctx, db) {
+	if version >= 130000 { // older ones cannot draw tokens
 		options = append(options, sqlconn.WithFencing())
 	}
 	locker := sqlconn.NewLocker(db, options...)
@@ -52,11 +51,4 @@ func (k *keep) session() error {
 		return err
 	}
 	return lock.Unlock()
-}
-
-// hasTokens reports whether the server can draw fencing tokens.
-func hasTokens(ctx context.Context, db *sql.DB) bool {
-	var has bool
-	err := db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 130000").Scan(&has)
-	return err == nil && has
 }

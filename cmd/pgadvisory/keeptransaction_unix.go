@@ -21,7 +21,7 @@ const (
 // transaction holds the lock in an open transaction.
 func (k *keep) transaction() error {
 	ctx, acquired := k.acquiring()
-	db, err := k.order.Settings.open(ctx, k.order.Application)
+	db, _, err := k.order.Settings.open(ctx, k.order.Application)
 	if err != nil {
 		acquired()
 		return err

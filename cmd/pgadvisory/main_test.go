@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -13,10 +15,19 @@ func TestMain(m *testing.M) {
 	testscript.Main(closing{m}, map[string]func(){"pgadvisory": main})
 }
 
+// tempDir is there for all tests together.
+var tempDir string
+
 // closing closes the servers when the tests have run.
 type closing struct{ *testing.M }
 
 func (c closing) Run() int {
+	var err error
+	if tempDir, err = os.MkdirTemp("", "pgadvisory-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(tempDir)
 	code := c.M.Run()
 	if pgtest.Shutdown() != nil {
 		return max(code, 1)

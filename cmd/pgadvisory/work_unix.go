@@ -27,10 +27,10 @@ func (f *front) work(h *held) error {
 	f.say.Encode(request{Child: c.pid})
 	lost := f.await(c)
 	tty.take(c.pid)
-	if lost != nil {
+	if lost {
 		killGroup(c.pid)
 		f.say.Encode(request{Ended: true})
-		return &failure{exitLost, lost}
+		return exit(exitLost) // why, has been told
 	}
 	f.untilGroupEnds(c)
 	if err := f.release(); err != nil {
@@ -60,15 +60,14 @@ func (f *front) environment(h *held) []string {
 	return os.Environ()
 }
 
-// await returns when the command has ended. If the lock was lost, it has been made to, and
-// lost says how.
-func (f *front) await(c *child) (lost error) {
+// await returns when the command has ended. If the lock was lost, it has been made to.
+func (f *front) await(c *child) (lost bool) {
 	var kill <-chan time.Time
 	end := func(err error) {
-		if lost != nil {
+		if lost {
 			return
 		}
-		lost = err
+		lost = true
 		f.p.report(err)
 		kill = time.After(f.order.Grace)
 		syscall.Kill(-c.pid, syscall.SIGTERM)
@@ -80,12 +79,9 @@ func (f *front) await(c *child) (lost error) {
 		case status := <-c.changes:
 			if !status.Stopped() {
 				c.end = status
-				if lost == nil {
-					return nil
-				}
-				return &failure{code: exitLost} // it has been told
+				return lost
 			}
-			if lost == nil {
+			if !lost {
 				c.stopped(status.StopSignal(), f.signals)
 			}
 		case s := <-f.signals:

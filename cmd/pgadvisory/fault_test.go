@@ -1,0 +1,207 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+)
+
+// family is a command that has started another; it tells its pid, and the other's.
+var family = []string{"sh", "-c", "echo $$; sleep 1000 & echo $!; wait"}
+
+// stubborn is the same, and takes no notice of SIGTERM.
+var stubborn = []string{"sh", "-c", "trap '' TERM; echo $$; sleep 1000 & echo $!; wait"}
+
+func under(flags []string, key int64, command []string) []string {
+	args := append([]string{"run"}, flags...)
+	return append(append(args, fmt.Sprint(key), "--"), command...)
+}
+
+// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_KILLS
+// says how often.
+func TestKilledWithSIGKILL(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	for i := range number(t, "PGADVISORY_KILLS", 6) {
+		flags, command := []string(nil), family
+		if i%2 == 1 {
+			command = stubborn
+		}
+		if i%3 == 2 {
+			flags = []string{"--scope", "transaction"}
+		}
+		key := int64(100 + i)
+		p := pgadvisory(t, url, under(flags, key, command)...)
+		child, grandchild := p.pid(), p.pid()
+		next := pgadvisory(t, url, "run", fmt.Sprint(key), "--", "sh", "-c",
+			fmt.Sprintf("for p in %d %d; do ps -o stat= -p $p | grep -qv Z && echo $p is left; done; echo done", child, grandchild))
+		time.Sleep(200 * time.Millisecond) // it waits, which makes the handover quick
+		p.cmd.Process.Kill()
+		if line := next.line(); line != "done" {
+			t.Errorf("round %d: the next holder saw that %s", i, line)
+		}
+		if code := next.ends(); code != 0 {
+			t.Errorf("round %d: exit code %d: %s", i, code, next.stderr)
+		}
+		eventually(t, "the family is gone", func() bool { return !runs(child) && !runs(grandchild) })
+		free(t, db, advisory.Int64(key))
+	}
+}
+
+// The keeper's end is the lock's, and so the command's.
+func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	for _, test := range []struct {
+		name    string
+		command []string
+	}{{"family", family}, {"stubborn", stubborn}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := pgadvisory(t, url, under([]string{"--grace", "0.3"}, 1, test.command)...)
+			child, grandchild := p.pid(), p.pid()
+			syscall.Kill(p.keeper(), syscall.SIGKILL)
+			if code := p.ends(); code != exitLost {
+				t.Errorf("exit code %d: %s", code, p.stderr)
+			}
+			if runs(child) || runs(grandchild) {
+				t.Error("something of the command is left")
+			}
+			if text := p.stderr.String(); !strings.Contains(text, "the lock is lost") || strings.Count(text, "\n") != 1 {
+				t.Errorf("it said %q", text)
+			}
+		})
+	}
+	free(t, open(t, url), advisory.Int64(1))
+}
+
+// If both are killed, the command itself is, too.
+func TestBothKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has a signal for the death of the parent")
+	}
+	t.Parallel()
+	url := pgtest.URL(t)
+	p := pgadvisory(t, url, under(nil, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
+	child := p.pid()
+	keeper := p.keeper()
+	syscall.Kill(keeper, syscall.SIGSTOP) // so that it has no time to do anything
+	p.cmd.Process.Kill()
+	eventually(t, "the command is gone", func() bool { return !runs(child) })
+	syscall.Kill(keeper, syscall.SIGKILL)
+	free(t, open(t, url), advisory.Int64(1))
+}
+
+func TestKilledCommand(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	p := pgadvisory(t, url, under(nil, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
+	syscall.Kill(p.pid(), syscall.SIGKILL)
+	if code := p.ends(); code != 137 {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+	free(t, open(t, url), advisory.Int64(1))
+}
+
+// The lock is held for what the command has left behind in its process group.
+func TestLockOutlivesTheCommandsProcessGroup(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	p := pgadvisory(t, url, under([]string{"-v"}, 1, []string{"sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"})...)
+	left := p.pid()
+	time.Sleep(300 * time.Millisecond)
+	if hs := holders(t, db, advisory.Int64(1)); len(hs) != 1 {
+		t.Errorf("holders: %v", hs)
+	}
+	syscall.Kill(left, syscall.SIGKILL)
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+	free(t, db, advisory.Int64(1))
+}
+
+// A lock that is lost ends the command: by SIGTERM, or by SIGKILL after the grace.
+func TestTerminatedBackend(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	for i, test := range []struct {
+		name    string
+		flags   []string
+		command []string
+	}{
+		{"session", []string{"--grace", "60"}, family},
+		{"transaction", []string{"--grace", "60", "--scope", "transaction"}, family},
+		{"stubborn", []string{"--grace", "0.3"}, stubborn},
+		{"says that all is well", []string{"--grace", "60"}, []string{"sh", "-c", "trap 'exit 0' TERM; echo $$; sleep 1000 & echo $!; wait"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			key := int64(1 + i)
+			p := pgadvisory(t, url, under(test.flags, key, test.command)...)
+			child, grandchild := p.pid(), p.pid()
+			hs := holders(t, db, advisory.Int64(key))
+			if len(hs) != 1 {
+				t.Fatalf("holders: %v", hs)
+			}
+			if _, err := db.Exec("SELECT pg_terminate_backend($1)", hs[0].PID); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.ends(); code != exitLost {
+				t.Errorf("exit code %d: %s", code, p.stderr)
+			}
+			if runs(child) || runs(grandchild) {
+				t.Error("something of the command is left")
+			}
+			if text := p.stderr.String(); !strings.Contains(text, "lost") || strings.Count(text, "\n") != 1 {
+				t.Errorf("it said %q", text)
+			}
+			if hs := holders(t, db, advisory.Int64(key)); len(hs) > 0 {
+				t.Errorf("holders: %v", hs)
+			}
+		})
+	}
+}
+
+// A server that stops, or does not answer any more, is a loss too.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	url := server.URL()
+	for _, test := range []struct {
+		name       string
+		stop, mend func() error
+	}{
+		{"immediate", func() error { return server.Stop("immediate") }, server.Start},
+		{"paused", server.Pause, server.Resume},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := pgadvisory(t, url, under([]string{"--failover", "4"}, 1, family)...)
+			child, grandchild := p.pid(), p.pid()
+			if err := test.stop(); err != nil {
+				t.Fatal(err)
+			}
+			code := p.ends()
+			if runs(child) || runs(grandchild) {
+				t.Error("something of the command is left")
+			}
+			if err := test.mend(); err != nil {
+				t.Fatal(err)
+			}
+			if code != exitLost {
+				t.Errorf("exit code %d: %s", code, p.stderr)
+			}
+			free(t, open(t, url), advisory.Int64(1))
+		})
+	}
+}
