@@ -243,7 +243,7 @@ func TestServerCheckOnADeadLink(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the dead connection is out of the pool", func() bool { return db.Stats().OpenConnections == 1 })
+	eventually(t, "the dead connection is given up", func() bool { return db.Stats().InUse == 1 })
 	if err := l.Ping(t.Context()); err != nil {
 		t.Errorf("Ping, with another connection: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
@@ -180,7 +181,7 @@ func excludesInTransactions(t *testing.T, p *pool) {
 		all.Go(func() {
 			for j := range 2 * poolerRounds(t) {
 				var err error
-				switch isolation := []sql.IsolationLevel{sql.LevelDefault, sql.LevelRepeatableRead}[j%2]; i % 3 {
+				switch isolation := []sql.IsolationLevel{sql.LevelDefault, sql.LevelRepeatableRead}[j%2]; i % 4 {
 				case 0:
 					var did bool
 					if did, err = p.txTryDo(t.Context(), key, work, xact.TxOptions(&sql.TxOptions{Isolation: isolation})); !did {
@@ -190,6 +191,12 @@ func excludesInTransactions(t *testing.T, p *pool) {
 					err = p.txDo(t.Context(), key, work, xact.TxOptions(&sql.TxOptions{Isolation: isolation}))
 				case 2:
 					err = inOneOfItsOwn(t.Context(), p, work)
+				case 3:
+					err = p.txDo(t.Context(), key, work, advisory.MaxWait(0))
+					if errors.Is(err, advisory.ErrNotAcquired) {
+						stepped.Add(1)
+						err = nil
+					}
 				}
 				if err != nil {
 					t.Errorf("caller %d: %v", i, err)
@@ -208,8 +215,17 @@ func inOneOfItsOwn(ctx context.Context, p *pool, work func(context.Context, xact
 		return err
 	}
 	defer tx.Rollback()
-	if err := xact.Lock(ctx, tx, key); err != nil {
-		return fmt.Errorf("xact.Lock: %w", err)
+	if err := xact.Lock(ctx, tx, key, advisory.MaxWait(time.Millisecond)); errors.Is(err, advisory.ErrNotAcquired) {
+		// Nor does a wait that ends leave the transaction unusable.
+		if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
+			return fmt.Errorf("after a wait that ended: %w", err)
+		}
+		err = xact.Lock(ctx, tx, key)
+		if err != nil {
+			return fmt.Errorf("xact.Lock: %w", err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("xact.Lock with MaxWait: %w", err)
 	}
 	if err := work(ctx, tx); err != nil {
 		return fmt.Errorf("work: %w", err)
