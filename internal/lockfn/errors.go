@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -15,11 +16,46 @@ func Error(op string, k advisory.Key, m advisory.Mode, err error) error {
 	if err == nil || errors.As(err, &na) {
 		return err
 	}
-	return fmt.Errorf("pgadvisory: %s %s (%v): %w", op, k, m, Meaning(err))
+	if errors.Is(err, advisory.ErrInvalidKey) {
+		err = fmt.Errorf("%w: the zero Key, which Name makes of a part that is missing or empty", err)
+	}
+	if k != (advisory.Key{}) {
+		op = fmt.Sprintf("%s %s (%v)", op, k, m)
+	}
+	return &attempt{op, Meaning(err)}
 }
 
-// Meaning adds what an error of the server or of database/sql comes to.
+// An attempt is what failed. Its text names this module once, and not again with each error
+// of package advisory.
+type attempt struct {
+	op  string
+	err error
+}
+
+func (a *attempt) Error() string {
+	const module = "pgadvisory: "
+	return module + a.op + ": " + strings.ReplaceAll(a.err.Error(), module, "")
+}
+
+func (a *attempt) Unwrap() error { return a.err }
+
+// A meaning is an error to which has been added what it comes to.
+type meaning struct{ error }
+
+func (m meaning) Unwrap() error { return m.error }
+
+// Meaning adds what an error of the server or of database/sql comes to, once.
 func Meaning(err error) error {
+	if _, told := errors.AsType[meaning](err); told || err == nil {
+		return err
+	}
+	if what := mean(err); what != nil {
+		return meaning{what}
+	}
+	return err
+}
+
+func mean(err error) error {
 	switch SQLState(err) {
 	case outOfMemory:
 		return fmt.Errorf("%w, it is shared by all of the server: hold fewer locks, or raise max_locks_per_transaction: %w", advisory.ErrLockTableFull, err)
@@ -36,5 +72,5 @@ func Meaning(err error) error {
 	case errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("the transaction has ended: %w", err)
 	}
-	return err
+	return nil
 }
