@@ -21,7 +21,8 @@ const handlerTimeout = 5 * time.Second
 
 // Handler serves a page with the advisory locks of the database that db is connected to: who holds
 // them, who waits, a drawing of who waits for whom, and what looks like an incident. With
-// ?format=json it is the same as JSON, and with ?refresh=5 a page that comes anew every five seconds.
+// ?format=json it is the same as JSON, with ?refresh=5 a page that comes anew every five seconds,
+// and ?after=30s is [After] for the suspects.
 //
 // The page shows keys, roles, application names, addresses of clients, and SQL that would end
 // a session. It shows no text of statements and no passwords, and changes nothing. Who
@@ -75,7 +76,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The format is html, the default, or json.", http.StatusBadRequest)
 		return
 	}
-	s, err := h.look(r.Context())
+	after := defaultAfter
+	if text := q.Get("after"); text != "" {
+		var err error
+		if after, err = time.ParseDuration(text); err != nil || after < minAfter {
+			http.Error(w, fmt.Sprintf("The least age of a suspect, after, is a time such as 30s, of at least %v.", minAfter), http.StatusBadRequest)
+			return
+		}
+	}
+	s, err := h.look(r.Context(), after)
 	if err != nil {
 		head.Set("Retry-After", "5")
 		// What a driver says may name hosts and users.
@@ -95,7 +104,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		head.Set("Content-Type", "text/html; charset=utf-8")
 		refresh, _ := strconv.Atoi(q.Get("refresh"))
-		err = pageTemplate.Execute(&body, newPage(s, max(0, min(refresh, 3600))))
+		err = pageTemplate.Execute(&body, newPage(s, max(0, min(refresh, 3600)), q.Get("after")))
 	}
 	if err != nil {
 		http.Error(w, "The page could not be made.", http.StatusInternalServerError)
@@ -107,7 +116,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // look asks the database, in bounded time whatever the driver does. If the driver hangs, the
 // turn is its own until it returns.
-func (h *handler) look(ctx context.Context) (*snapshot, error) {
+func (h *handler) look(ctx context.Context, after time.Duration) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	select {
@@ -127,7 +136,7 @@ func (h *handler) look(ctx context.Context) (*snapshot, error) {
 		}
 		s := &snapshot{
 			Database: at.Database, Role: at.Role, ServerVersion: at.Version, InRecovery: at.Recovery, Time: at.Now,
-			Locks: locks, Suspects: judge(locks, at, defaultAfter),
+			Locks: locks, Suspects: judge(locks, at, after),
 		}
 		if s.Locks == nil {
 			s.Locks = []Lock{}

@@ -3,7 +3,9 @@ package inspect
 import (
 	_ "embed"
 	"html/template"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -32,7 +34,8 @@ const (
 // A page is what the template shows.
 type page struct {
 	*snapshot
-	Refresh int // seconds; 0: not
+	Refresh int    // seconds; 0: not
+	After   string // as asked for
 
 	Holders, Waiters       []Lock
 	Held, Sessions, Waits  int // all of them
@@ -42,8 +45,8 @@ type page struct {
 	Graph                  *graph
 }
 
-func newPage(s *snapshot, refresh int) *page {
-	p := &page{snapshot: s, Refresh: refresh}
+func newPage(s *snapshot, refresh int, after string) *page {
+	p := &page{snapshot: s, Refresh: refresh, After: after}
 	holders, hidden := map[id]bool{}, map[int]bool{}
 	for _, l := range s.Locks {
 		if l.Granted {
@@ -80,6 +83,21 @@ func (p *page) Cards() []Suspect {
 	var cards []Suspect
 	cards, p.MoreSuspects = first(p.Suspects, maxCards)
 	return cards
+}
+
+// Link is the address of the page, or of a form of it, with what was asked for.
+func (p *page) Link(refresh int, format string) string {
+	q := url.Values{}
+	if p.After != "" {
+		q.Set("after", p.After)
+	}
+	if format != "" {
+		q.Set("format", format)
+	}
+	if refresh > 0 {
+		q.Set("refresh", strconv.Itoa(refresh))
+	}
+	return "?" + q.Encode()
 }
 
 func first[T any](s []T, n int) ([]T, int) {
