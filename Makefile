@@ -30,6 +30,7 @@ long:
 	PGADVISORY_CANCELLATIONS=20000 go test $(race) -count=1 -timeout=6h -v -run 'Cancellation' ./advisory_test
 	PGADVISORY_ROUNDS=20 PGADVISORY_DEAD_LINKS=all PGADVISORY_PARTITIONS=20 PGADVISORY_KILLS=200 PGADVISORY_CRASHES=20 PGADVISORY_TOKEN_SECONDS=60 PGADVISORY_POOLER_ROUNDS=200 \
 		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token|Pooler|ServerCheck' ./advisory_test
+	PGADVISORY_EXCLUSION=10m go test $(race) -count=1 -timeout=1h -v -run 'Exclusion$$' ./advisory_test
 
 # Installs PostgreSQL.
 setup:

@@ -57,24 +57,30 @@ func TestDeadLinkBetweenHosts(t *testing.T) {
 // between opens a pool of the client's host, from which pair dials.
 func (d driver) between(t *testing.T, pair dialer, url string) *pool {
 	t.Helper()
-	var db *sql.DB
-	if d.sql == "pgx" {
-		config, err := pgx.ParseConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.DialFunc = pair.DialContext
-		db = stdlib.OpenDB(*config)
-	} else {
-		connector, err := pq.NewConnector(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		connector.Dialer(pair)
-		db = sql.OpenDB(connector)
+	db, err := openBy(pair, d.sql, url)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
 	return &pool{DB: db, driver: d, x: sqlx.NewDb(db, d.sql)}
+}
+
+// openBy opens a pool whose connections by makes.
+func openBy(by dialer, driver, url string) (*sql.DB, error) {
+	if driver == "pgx" {
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			return nil, err
+		}
+		config.DialFunc = by.DialContext
+		return stdlib.OpenDB(*config), nil
+	}
+	connector, err := pq.NewConnector(url)
+	if err != nil {
+		return nil, err
+	}
+	connector.Dialer(by)
+	return sql.OpenDB(connector), nil
 }
 
 type dialer interface {

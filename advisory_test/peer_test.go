@@ -27,6 +27,7 @@ type peer struct {
 type order struct {
 	Job, Driver, URL string
 	Args             []string
+	Netns            string // the network namespace to run in, if any
 }
 
 const orderVar = "PGADVISORY_TEST_ORDER"
@@ -76,7 +77,11 @@ func (o order) start(t testing.TB) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &peer{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
+	command := []string{exe}
+	if o.Netns != "" {
+		command = []string{"ip", "netns", "exec", o.Netns, exe}
+	}
+	w := &peer{t: t, cmd: exec.Command(command[0], command[1:]...), lines: make(chan string, 100)}
 	w.cmd.Env = append(os.Environ(), orderVar+"="+string(text))
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()

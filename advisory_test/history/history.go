@@ -75,7 +75,7 @@ func (f *Fault) hits(h *Hold) bool {
 
 // struck reports whether h is sure to have been on a session that f was done to.
 func (f *Fault) struck(h *Hold) bool {
-	return f.hits(h) && h.Got < f.Sent && (h.Alive == 0 || h.Alive >= f.Sent) || f.hits(h) && f.Session != 0
+	return f.hits(h) && h.Opened < f.Sent && (f.Session != 0 || h.Got < f.Sent)
 }
 
 // forEver is later than any Time.
