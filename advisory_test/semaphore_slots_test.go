@@ -2,6 +2,7 @@ package advisory_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -116,6 +117,23 @@ func TestSemaphoresOfThreeAndFiveSideBySide(t *testing.T) {
 			if _, ok, err := large.TryAcquire(t.Context()); ok != (i < 2) || err != nil {
 				t.Errorf("%d: %v, %v", i, ok, err)
 			}
+		}
+	})
+}
+
+// A wait for a slot that ends names the semaphore, not a slot's key, and somebody who is in it.
+func TestFullSemaphoreNamesItself(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		mine := p.locker(t).Semaphore(key, 1)
+		slot, err := mine.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slot.Unlock()
+		_, err = p.locker(t).Semaphore(key, 1).Acquire(t.Context(), advisory.MaxWait(0))
+		busy, ok := errors.AsType[*advisory.NotAcquiredError](err)
+		if !ok || busy.Key != key || len(busy.Holders) != 1 {
+			t.Error(err)
 		}
 	})
 }

@@ -70,13 +70,20 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SessionOpti
 	return s.l.TryLockAny(ctx, slots, opts...)
 }
 
-// Acquire waits for a slot.
+// Acquire waits for a slot. An [*advisory.NotAcquiredError] has the semaphore's key, and the
+// holder of one slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, error) {
 	slots, err := s.shuffled("semaphore", opts)
 	if err != nil {
 		return none(s.key, advisory.Exclusive), err
 	}
-	return s.l.LockAny(ctx, slots, opts...)
+	lock, err := s.l.LockAny(ctx, slots, opts...)
+	if busy, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
+		ours := *busy
+		ours.Key = s.key
+		err = &ours
+	}
+	return lock, err
 }
 
 // TryDo runs fn in a slot if one is free.
