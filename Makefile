@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo test bench long setup
+.PHONY: demo test bench long majors setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -31,6 +31,15 @@ long:
 	PGADVISORY_ROUNDS=20 PGADVISORY_DEAD_LINKS=all PGADVISORY_PARTITIONS=20 PGADVISORY_KILLS=200 PGADVISORY_CRASHES=20 PGADVISORY_TOKEN_SECONDS=60 PGADVISORY_POOLER_ROUNDS=200 \
 		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token|Pooler|ServerCheck' ./advisory_test
 	PGADVISORY_EXCLUSION=10m go test $(race) -count=1 -timeout=1h -v -run 'Exclusion$$' ./advisory_test
+
+# What depends on the server's version, on several of them, which npm fetches.
+majors ?= 12 13 14 15 16 17 18
+majors_run = Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKey|NameCanBe|KeysAreDistinct|EveryKeyAndMode|MaxWait|AtTheGrant|CreateIndex|LogStaysSilent|RefusesAHotStandby
+majors:
+	@folders=$$(scripts/majors.sh $(majors)) || exit 1; for folder in $$folders; do \
+		"$$folder/postgres" --version && PGADVISORY_TEST_SERVER=binaries PGADVISORY_TEST_BINDIR=$$folder \
+			go test $(testflags) -run '$(majors_run)' ./advisory_test || exit 1; \
+	done
 
 # Installs PostgreSQL.
 setup:

@@ -110,7 +110,7 @@ func TestPagePictures(t *testing.T) {
 	leaky := web.conn(t)
 	doSQL(t, leaky, "SELECT pg_advisory_lock(7, 12), pg_advisory_lock(7, 13)")
 	blockOn(t, session("web", "web-frontend"), advisory.Pair(7, 12), advisory.Exclusive)
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(40 * time.Second) // so that it alone is a suspect
 	batch := session("batch", "nightly-batch")
 	runs := batch.conn(t)
 	tryLock(t, runs, advisory.Int64(4820))
@@ -122,6 +122,7 @@ func TestPagePictures(t *testing.T) {
 	tryLock(t, waits, advisory.Int64(99))
 	go waits.ExecContext(t.Context(), "SELECT pg_advisory_lock(7, 13)")
 	blockOn(t, session("batch", "year-end"), advisory.Int64(99), advisory.Exclusive)
+	take("inspect", "/?after=45s", 1000, 1180)
 	for _, scheme := range []string{"light", "dark"} {
 		var more []string
 		if scheme == "dark" {

@@ -52,7 +52,7 @@ type edge struct {
 
 const (
 	nodeWidth  = 232
-	nodeHeight = 62
+	nodeHeight = 66
 	gapX       = 72
 	gapY       = 14
 	gapPart    = 18
@@ -77,7 +77,7 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 		n := id{l.PID, l.Prepared}
 		info[n] = l
 		if l.Granted {
-			if !slices.Contains(holders[l.Key], n) {
+			if own := held[n]; len(own) == 0 || own[len(own)-1].Key != l.Key { // a session may hold it in both modes
 				holders[l.Key] = append(holders[l.Key], n)
 			}
 			held[n] = append(held[n], l)
@@ -150,9 +150,15 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 // queued up before it: an arrow to each of them would be a drawing of arrows.
 func blockersOf(waitsFor []int, w Lock, holders map[advisory.Key][]id) []id {
 	var hard, soft []id
-	for _, h := range holders[w.Key] {
-		if w.PID != 0 && slices.Contains(waitsFor, h.pid) {
-			hard = append(hard, h)
+	if w.PID != 0 {
+		blocks := make(map[int]bool, len(waitsFor))
+		for _, pid := range waitsFor {
+			blocks[pid] = true
+		}
+		for _, h := range holders[w.Key] {
+			if blocks[h.pid] {
+				hard = append(hard, h)
+			}
 		}
 	}
 	if len(hard) > 0 {

@@ -185,6 +185,9 @@ func longWait(key advisory.Key, held, ws []Lock, oldest Lock) Suspect {
 		s.Why += "."
 	}
 	s.Do = "The holder is not idle for long: see what it is at before you end it."
+	if slices.ContainsFunc(s.Locks, func(l Lock) bool { return len(l.WaitsFor) > 0 }) {
+		s.Do = "The holder waits itself: look at what it waits for first."
+	}
 	if len(s.Locks) == 0 {
 		s.Do = "Nobody holds it any more: look again."
 	}

@@ -118,15 +118,11 @@ func connect(locks []Lock) {
 		if !l.Granted {
 			for _, pid := range l.WaitsFor {
 				p := place{l.Key, pid}
-				if !slices.Contains(behind[p], l.PID) {
-					behind[p] = append(behind[p], l.PID)
-				}
+				behind[p] = append(behind[p], l.PID)
 			}
 		}
 	}
 	for i, l := range locks {
-		if by := behind[place{l.Key, l.PID}]; len(by) > 0 {
-			locks[i].WaitedForBy = slices.DeleteFunc(slices.Clone(by), func(pid int) bool { return pid == l.PID })
-		}
+		locks[i].WaitedForBy = behind[place{l.Key, l.PID}]
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,7 +23,11 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(style) },
 	"count": count,
 	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
-	"add":   func(a, b int) int { return a + b },
+	"version": func(s string) string { // "15.18 (Debian 15.18-0+deb12u1)"
+		s, _, _ = strings.Cut(s, " ")
+		return clean(s)
+	},
+	"add": func(a, b int) int { return a + b },
 }).Parse(pageText))
 
 // What a page shows at most.

@@ -3,6 +3,7 @@ package lockfn
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,6 +94,13 @@ func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 			}
 			r.Blockers = append(r.Blockers, pid)
 		}
+		// A prepared transaction may be named more than once, and a group of parallel workers.
+		seen := make(map[int]bool, len(r.Blockers))
+		r.Blockers = slices.DeleteFunc(r.Blockers, func(pid int) bool {
+			again := seen[pid]
+			seen[pid] = true
+			return again
+		})
 	}
 	return r, nil
 }
