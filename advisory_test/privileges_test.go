@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
@@ -66,6 +67,9 @@ func evilFunctions() []string {
 		"hashtext(text)":                    "int",
 		"regexp_match(text, text)":          "text[]",
 		"host(inet)":                        "text",
+		"array_to_string(int[], text)":      "text",
+		"clock_timestamp()":                 "timestamptz",
+		"to_jsonb(anyelement)":              "jsonb",
 		"evil_state(int, int)":              "int",
 		"evil_text(text, text, text)":       "text",
 		"pg_is_in_recovery()":               "boolean",
@@ -83,6 +87,7 @@ func evilFunctions() []string {
 		"CREATE AGGREGATE evil.string_agg(text, text) (SFUNC = evil.evil_text, STYPE = text)",
 		"CREATE VIEW evil.pg_locks AS SELECT * FROM pg_catalog.pg_locks WHERE false",
 		"CREATE VIEW evil.pg_stat_activity AS SELECT * FROM pg_catalog.pg_stat_activity WHERE false",
+		"CREATE VIEW evil.pg_prepared_xacts AS SELECT * FROM pg_catalog.pg_prepared_xacts WHERE false",
 		"CREATE VIEW evil.pg_database AS SELECT * FROM pg_catalog.pg_database WHERE false",
 		"CREATE VIEW evil.pg_language AS SELECT * FROM pg_catalog.pg_language WHERE false",
 		"CREATE DOMAIN evil.int2 AS pg_catalog.int2 CHECK (false)",
@@ -199,6 +204,15 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 			t.Errorf("%s: %v", kind.name, err)
 		}
 	}
+	t.Run("inspect", func(t *testing.T) {
+		blockOn(t, watch, key, advisory.Exclusive)
+		if locks, err := inspect.Locks(context.Background(), p); err != nil || len(locks) != 2 || len(locks[1].WaitsFor) != 1 {
+			t.Errorf("locks: %v, %v", locks, err)
+		}
+		if _, err := inspect.Suspects(context.Background(), p); err != nil {
+			t.Error(err)
+		}
+	})
 	held, err := sqlconn.Held(context.Background(), holder)
 	if len(held) != 1 || held[0].Key != key || err != nil {
 		t.Errorf("held: %v, %v", held, err)

@@ -131,6 +131,8 @@ func around(t *testing.T, statements []byte) []byte {
 	fmt.Fprintln(&src, "package main")
 	for name, path := range map[string]string{
 		"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "log": "log", "time": "time",
+		"http":     "net/http",
+		"inspect":  modulePath + "/inspect",
 		"sqlx":     "github.com/jmoiron/sqlx",
 		"advisory": modulePath + "/advisory", "sqlconn": modulePath + "/sqlconn", "xact": modulePath + "/xact",
 	} {
