@@ -24,6 +24,8 @@ import (
 //	free KEY    waits until nobody does
 //	sql TEXT    runs a statement
 //	pid KEY     sets PID to that of the holder's server process
+//
+// IDLE is the pid of a session that has no lock.
 func TestScripts(t *testing.T) {
 	server := pgtest.SharedServer(t)
 	testscript.Run(t, testscript.Params{
@@ -52,6 +54,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("DATABASE", strings.TrimPrefix(parsed.Path, "/"))
 			e.Setenv("HOSTPORT", parsed.Host)
 			e.Setenv("DBUSER", parsed.User.Username())
+			var idle int
+			db.SetMaxOpenConns(5)
+			if err := db.QueryRow("SELECT pg_backend_pid()").Scan(&idle); err != nil {
+				return err
+			}
+			e.Setenv("IDLE", fmt.Sprint(idle))
 			password, _ := parsed.User.Password()
 			e.Setenv("DBPASSWORD", password)
 			return nil

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/inspect"
+)
+
+var checkCommand = &command{
+	name:    "check",
+	args:    "[flags]",
+	summary: "looks whether locks are real on this server, and whether any look like an incident",
+	help: `
+Exit code 69 if locks are fake here: behind a pooler in transaction mode, on a hot standby, on what is
+not PostgreSQL. With --strict, exit code 1 if there is a warning or a suspect.
+
+  pgadvisory check
+  pgadvisory check --strict --after 60
+`,
+	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
+		t := connection(flags)
+		strict := flags.Bool("strict", false, "exit code 1 if there is a warning or a suspect")
+		asJSON := flags.Bool("json", false, "print an object of JSON, on one line")
+		after := seconds{Duration: 5 * time.Minute}
+		flags.Var(&after, "after", "a session is suspect that holds a lock and has been idle, or has waited, for so many `SECONDS`; at least 2")
+		return func(ctx context.Context, args []string) error {
+			if err := noArgs("check", args); err != nil {
+				return err
+			}
+			if after.Duration < 2*time.Second {
+				return usage("check: --after %v: it is at least 2s", after.Duration)
+			}
+			db, err := t.open(ctx, "pgadvisory check")
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			report, err := inspect.Check(ctx, db)
+			if err != nil {
+				return err
+			}
+			var suspects []inspect.Suspect
+			if report.Err() == nil {
+				if suspects, err = inspect.Suspects(ctx, db, inspect.After(after.Duration)); err != nil {
+					return err
+				}
+			}
+			if *asJSON {
+				err := json.NewEncoder(p.out).Encode(struct {
+					*inspect.Report
+					Suspects []inspect.Suspect `json:"suspects,omitempty"`
+				}{report, suspects})
+				if err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprint(p.out, report)
+				for _, s := range suspects {
+					fmt.Fprintf(p.out, "suspect  %s\n", s)
+				}
+			}
+			switch {
+			case report.Err() != nil:
+				return report.Err()
+			case *strict && (report.Verdict() != inspect.OK || len(suspects) > 0):
+				return exit(exitNo)
+			}
+			return nil
+		}
+	},
+}

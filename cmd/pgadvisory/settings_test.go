@@ -1,0 +1,73 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestParseSettings(t *testing.T) {
+	for _, test := range []struct {
+		d    string
+		want settings
+	}{
+		{"", settings{}},
+		{"app", settings{"dbname": "app"}},
+		{"postgres://u:p%2F%23@db1:5433/app?sslmode=disable", settings{"user": "u", "password": "p/#", "host": "db1", "port": "5433", "dbname": "app", "sslmode": "disable"}},
+		{"postgresql://db1", settings{"host": "db1"}},
+		{"postgres://[::1]/app", settings{"host": "::1", "dbname": "app"}},
+		{"postgres://[::1]:5433", settings{"host": "::1", "port": "5433"}},
+		{"postgres:///app?host=/run/pg", settings{"dbname": "app", "host": "/run/pg"}},
+		{"host=db1  dbname = app", settings{"host": "db1", "dbname": "app"}},
+		{`password='it\'s a \\ secret' user=a\ b`, settings{"password": `it's a \ secret`, "user": "a b"}},
+		{"password= user=u", settings{"password": "user=u"}}, // as libpq and lib/pq read it
+	} {
+		got, err := parseSettings(test.d)
+		if err != nil || !maps.Equal(got, test.want) {
+			t.Errorf("%q: %q, %v; want %q", test.d, map[string]string(got), err, map[string]string(test.want))
+		}
+		again, err := parseSettings(got.String())
+		if len(got) > 0 && (err != nil || !maps.Equal(got, again)) {
+			t.Errorf("%q, written and read again: %q, %v", test.d, map[string]string(again), err)
+		}
+	}
+}
+
+// Whatever is wrong with a URL, what may be a part of the password is not told.
+func TestNoErrorTellsAPassword(t *testing.T) {
+	for _, d := range []string{
+		"postgres://u:s3c/ret@db/app", "postgres://u:s3c#ret@db/app", "postgres://u:s3c?ret@db/app", "postgres://u:12#s3cret@db/app",
+		"postgres://u:s3c%ret@db/app", "postgres://u:s3c ret@db/app", "postgres://u:12/s3cret@db/app", "postgres://u:12?s3cret@db/app",
+		"postgres://u:s3cret@db:port/app", "postgres://u:s3cret@[::1/app", "postgres://u:s3cret@db/app?%zz", "postgres://u:s3cret@db/app?S3CRET=1",
+		"mysql://u:s3cret@db/app", "host=db password='s3cret", "host=db password=x s3cret", "s3cret ret=1",
+	} {
+		s, err := parseSettings(d)
+		if err == nil {
+			t.Errorf("%q: no error, but %q", d, map[string]string(s))
+			continue
+		}
+		if code, text := explain(err); code != exitUsage || strings.Contains(strings.ToLower(text), "s3c") || strings.Contains(text, "ret@") {
+			t.Errorf("%q: exit code %d: %s", d, code, text)
+		}
+	}
+	s, err := parseSettings("postgres://u:s3cret@db/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if where := s.where(); strings.Contains(where, "s3cret") {
+		t.Error(where)
+	}
+}
+
+func TestOldServersAreRefused(t *testing.T) {
+	err := newEnough(110022, "11.22")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if code, text := explain(err); code != exitUnavailable || !strings.Contains(text, "PostgreSQL 11.22") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if err := newEnough(120000, "12.0"); err != nil {
+		t.Error(err)
+	}
+}
