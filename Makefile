@@ -34,7 +34,7 @@ long:
 
 # What depends on the server's version, on several of them, which npm fetches.
 majors ?= 12 13 14 15 16 17 18
-majors_run = Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKey|NameCanBe|KeysAreDistinct|EveryKeyAndMode|MaxWait|AtTheGrant|CreateIndex|LogStaysSilent|RefusesAHotStandby
+majors_run = ^Test(Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKey|NameCanBe|KeysAreDistinct|EveryKeyAndMode|MaxWait|LockWaitsItsTurn|CreateIndex|TheServersLog|LockerRefusesAHotStandby)
 majors:
 	@folders=$$(scripts/majors.sh $(majors)) || exit 1; for folder in $$folders; do \
 		"$$folder/postgres" --version && PGADVISORY_TEST_SERVER=binaries PGADVISORY_TEST_BINDIR=$$folder \

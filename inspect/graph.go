@@ -60,6 +60,7 @@ const (
 
 	maxNodes = 60
 	maxEdges = 240
+	maxLine  = 12 // of those who wait for one session, and for whom nobody waits; and of those for whom one waits
 
 	lineLength = 34 // of the text in a node
 )
@@ -109,6 +110,7 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 			n.Name = "prepared"
 		}
 		nodes[i] = n
+		delete(left, i)
 		g.Nodes = append(g.Nodes, n)
 		return n
 	}
@@ -116,10 +118,24 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 		blockers := blockersOf(waits[w], waiting[w], holders)
 		// The blockers first: an arrow that leads nowhere says nothing.
 		var to []*node
+		for len(blockers) > maxLine {
+			last := blockers[len(blockers)-1]
+			if nodes[last] == nil {
+				left[last] = true
+			}
+			g.Arrows++
+			blockers = blockers[:len(blockers)-1]
+		}
 		for _, b := range blockers {
 			if n := add(b); n != nil {
 				to = append(to, n)
 			}
+		}
+		behind := slices.ContainsFunc(held[w], func(l Lock) bool { return len(l.WaitedForBy) > 0 })
+		if !behind && nodes[w] == nil && len(to) > 0 && !slices.ContainsFunc(to, func(n *node) bool { return n.waiters < maxLine }) {
+			left[w] = true
+			g.Arrows += len(to)
+			continue
 		}
 		from := add(w)
 		for _, b := range to {

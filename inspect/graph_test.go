@@ -86,7 +86,7 @@ func TestGraphOfMany(t *testing.T) {
 		locks = append(locks, waits(2000+pid, 7, 1, holders...))
 	}
 	g := newGraph(locks, nil)
-	if len(g.Nodes) != maxNodes || len(g.Edges) > maxEdges || len(g.Nodes)+g.LeftOut != 2000 {
+	if len(g.Nodes) > maxNodes || len(g.Edges) > maxEdges || len(g.Edges) == 0 || len(g.Nodes)+g.LeftOut != 2000 {
 		t.Errorf("%d nodes and %d left out, %d edges and %d", len(g.Nodes), g.LeftOut, len(g.Edges), g.Arrows)
 	}
 	// A long chain.
