@@ -2,6 +2,7 @@ package advisory_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -12,11 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
+
+var _ = []inspect.DB{(*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.DB)(nil), (*sqlx.Conn)(nil)}
 
 // as returns the URL with another user and application_name.
 func as(t testing.TB, databaseURL string, user *url.Userinfo, application string) string {
