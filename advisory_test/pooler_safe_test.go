@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
@@ -100,6 +101,24 @@ func TestServerCheckRaisesNoFalseAlarm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The connections of a pool may go to servers that know nothing of each other's locks; here
+// they go to two databases.
+func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
+	db := openInTurn(t, pgtest.URL(t), pgtest.URL(t))
+	l := sqlconn.NewLocker(db)
+	defer l.Close()
+	err := l.Ping(t.Context())
+	var unsafe *advisory.UnsafeServerError
+	if !errors.As(err, &unsafe) || unsafe.Reason != advisory.NoExclusion {
+		t.Error(err)
+	}
+	r, err := inspect.Check(t.Context(), openInTurn(t, pgtest.URL(t), pgtest.URL(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finds(t, r, "pooler", inspect.Unsafe, "same lock", "one server")
 }
 
 // Two connections may have roles that do not see each other's statements, while passwords are
@@ -271,4 +290,38 @@ func TestServerCheckIsMadeOncePerPool(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Connections of the pool that died with a restart of the server do not keep a Locker, nor
+// Check, from their work.
+func TestDeadConnectionsInThePool(t *testing.T) {
+	server := pgtest.NewServer(t)
+	for _, d := range drivers[:2] {
+		t.Run(d.name, func(t *testing.T) {
+			p := d.open(t, server.URL())
+			p.SetMaxIdleConns(5)
+			die := func() {
+				t.Helper()
+				var conns []sqlconn.Conn
+				for range 5 {
+					conns = append(conns, p.conn(t))
+				}
+				for _, c := range conns {
+					c.Close()
+				}
+				if err := server.Restart(); err != nil {
+					t.Fatal(err)
+				}
+				if n := p.Stats().Idle; n != 5 {
+					t.Fatalf("%d idle connections", n)
+				}
+			}
+			die()
+			takesLocks(t, p.DB)
+			die()
+			if r := checkServer(t, p); r.Err() != nil {
+				t.Error(r.Err())
+			}
+		})
+	}
 }

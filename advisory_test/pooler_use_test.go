@@ -6,6 +6,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -269,7 +270,8 @@ func TestSessionPooling(t *testing.T) {
 			}
 			unlock(t, b, key)
 
-			one, two := p.locker(t), p.locker(t)
+			events := &recorder{}
+			one, two := p.locker(t, advisory.WithObserver(events)), p.locker(t)
 			lock, ok := lockerTry(t, one, key)
 			if _, also := lockerTry(t, two, key); !ok || also {
 				t.Errorf("two Lockers: %v, %v", ok, also)
@@ -284,6 +286,13 @@ func TestSessionPooling(t *testing.T) {
 			}
 			if err := <-got; err != nil {
 				t.Error(err)
+			}
+			told := false
+			for _, e := range events.all() {
+				told = told || e.Kind == advisory.SessionOpened && e.Err != nil && strings.Contains(e.Err.Error(), "session mode")
+			}
+			if !told {
+				t.Error("nobody is told of the pooler")
 			}
 			excludesInTransactions(t, p)
 

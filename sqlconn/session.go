@@ -13,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
 )
 
 // A session is one connection of a Locker, and the goroutine that owns it. Callers
@@ -149,6 +150,12 @@ func (s *session) run() {
 	}
 }
 
+// What keeps the failover time from being kept.
+var (
+	errNoUserTimeout = errors.New("the server's platform has no tcp_user_timeout: if its packets to this client are lost, a lock may be kept for longer than the failover time")
+	errProxied       = errors.New("there is a proxy in between, such as a pooler in session mode: if this client vanishes, a lock is kept until the proxy finds out, which may take longer than the failover time")
+)
+
 var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
 
 // connect opens the connection, in bounded time.
@@ -179,10 +186,10 @@ func (s *session) connect() error {
 	s.l.mu.Unlock()
 	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {
-		e.Err = errors.New("the server's platform has no tcp_user_timeout: if its packets to this client are lost, a lock may be kept for longer than the failover time")
-		if o.unchecked != nil {
-			e.Err = errors.Join(e.Err, o.unchecked)
-		}
+		e.Err = errors.Join(e.Err, errNoUserTimeout)
+	}
+	if o.proxied {
+		e.Err = errors.Join(e.Err, errProxied)
 	}
 	s.l.observe(e)
 	return nil
@@ -199,6 +206,8 @@ type fit struct {
 	deadlock time.Duration
 	// bounded: its platform lets go of a client that vanished in whatever way.
 	bounded bool
+	// proxied: its end of the link is not the client's, as far as the driver shows that.
+	proxied bool
 	// unchecked: why no pooler could be looked for.
 	unchecked error
 }
@@ -211,7 +220,11 @@ func (o *fit) close() {
 // setUp opens a connection, makes it fit, and looks whether locks are real there. It may
 // hang: lib/pq minds ctx only in part.
 func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
-	conn, err := s.l.db.Conn(ctx)
+	conn, err := bound.Conn(ctx, s.l.db, func(conn *sql.Conn) error {
+		c := &call{conn: conn}
+		s.call.Store(c)
+		return conn.Raw(c.look)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +234,6 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 			o.close()
 		}
 	}()
-	c := &call{conn: conn}
-	if err := conn.Raw(c.look); err != nil {
-		return nil, err
-	}
-	s.call.Store(c)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -255,6 +263,9 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 		return nil, err
 	}
 	o.bounded = !tcp || userTimeout != 0
+	if told, ok := pooler.On(conn).ToldPID(); ok {
+		o.proxied = told != int64(o.pid)
+	}
 	o.deadlock = time.Duration(deadlock) * time.Millisecond
 	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
 	return o, err

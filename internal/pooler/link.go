@@ -23,18 +23,11 @@ func On(conn *sql.Conn) *Link { return &Link{Conn: conn} }
 
 // Open takes a connection from a pool, before ctx ends.
 func Open(ctx context.Context, db *sql.DB) (*Link, error) {
-	l, err := bound.Call(ctx, func(ctx context.Context) (*Link, error) {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return nil, err
-		}
-		l := On(conn)
-		if err := conn.Raw(l.raw.Keep); err != nil {
-			conn.Close()
-			return nil, err
-		}
-		return l, nil
-	}, nil, func(l *Link, err error) {
+	opening := &Link{}
+	l, err := bound.Call(ctx, func(ctx context.Context) (_ *Link, err error) {
+		opening.Conn, err = bound.Conn(ctx, db, func(conn *sql.Conn) error { return conn.Raw(opening.raw.Keep) })
+		return opening, err
+	}, opening.GiveUp, func(l *Link, err error) {
 		if err == nil {
 			l.Close()
 		}
