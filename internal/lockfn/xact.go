@@ -8,7 +8,7 @@ import (
 
 // fresh is true where a statement sees what was committed before it began, as
 // opposed to before the transaction's first.
-const fresh = "pg_catalog.current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')"
+const fresh = "pg_catalog.current_setting('transaction_isolation') LIKE 'read%'" // quicker to plan than IN
 
 // always stands for fresh where a stale snapshot is accepted.
 const always = "true"
@@ -30,7 +30,7 @@ const (
 
 // TryXact makes one try at transaction level, in a transaction of the caller's.
 func TryXact(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END ELSE %d END)",
 		freshness(anyIsolation), call(tryXactFn(m), k), XactStale)
 }
 
@@ -38,7 +38,7 @@ func TryXact(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
 // COMMITTED at transaction level, else at session level, to be followed by
 // [Restart].
 func TryXactOwn(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END WHEN %s THEN %d ELSE 0 END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END WHEN %s THEN %d ELSE 0 END)",
 		freshness(anyIsolation), call(tryXactFn(m), k), call(tryFn(m), k), XactSession)
 }
 
@@ -56,7 +56,7 @@ func Restart(k advisory.Key, m advisory.Mode) string {
 // is that key's place, from 1; 0 if all were granted; len(keys)+1 if nothing was
 // tried, for the snapshot would be older than the lock.
 func TryXactAll(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE NOT %s LIMIT 1) ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE NOT %s LIMIT 1) ELSE %d END)",
 		freshness(anyIsolation), rows(keys), onRow(tryXactFn(m)), len(keys)+1)
 }
 
@@ -64,7 +64,7 @@ func TryXactAll(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string 
 // is that key's place, from 1; 0 if all were busy; len(keys)+1 if nothing was
 // tried, for the snapshot would be older than the lock.
 func TryXactAny(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE %s LIMIT 1) ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE %s LIMIT 1) ELSE %d END)",
 		freshness(anyIsolation), rows(keys), onRow(tryXactFn(m)), len(keys)+1)
 }
 
