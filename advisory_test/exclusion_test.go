@@ -111,7 +111,7 @@ func (a *arena) judge(length time.Duration) {
 	}
 	lateness := map[string][]time.Duration{}
 	for _, l := range losses {
-		kind := "none that is known"
+		kind := "no fault that was to be noticed"
 		if l.Fault != nil {
 			kind = l.Fault.Kind
 		}

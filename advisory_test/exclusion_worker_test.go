@@ -23,6 +23,7 @@ func init() { jobs["rival"] = rivalJob }
 // A rival is a process that takes locks in all ways, and writes down what it got.
 type rival struct {
 	process int
+	tokens  bool
 	l       *sqlconn.Locker
 	db      *sql.DB // for connections and transactions of its own, too
 	book    *history.Book
@@ -37,7 +38,7 @@ func rivalJob(o order) error {
 	if err != nil {
 		return err
 	}
-	c := &rival{process: process, opened: map[int]history.Time{}}
+	c := &rival{process: process, tokens: o.Args[3] == "tokens", opened: map[int]history.Time{}}
 	if c.book, err = history.NewBook(o.Args[1]); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func rivalJob(o order) error {
 	}
 	c.db.SetMaxIdleConns(10)
 	opts := []sqlconn.LockerOption{sqlconn.WithFailover(quickFailover), advisory.WithObserver(observed(c.session))}
-	if o.Args[3] == "tokens" {
+	if c.tokens {
 		opts = append(opts, sqlconn.WithFencing())
 	}
 	c.l = sqlconn.NewLocker(c.db, opts...)
@@ -207,6 +208,9 @@ func (c *lockCall) hold(locks ...advisory.Lock) {
 		c.rival.mu.Unlock()
 		if opened == 0 {
 			c.book.Wrong(fmt.Errorf("%s of %v: on an unknown session, pid %d", c.way, lock.Key(), pid))
+		}
+		if c.tokens != (lock.Token() != 0) {
+			c.book.Wrong(fmt.Errorf("%s of %v: token %d", c.way, lock.Key(), lock.Token()))
 		}
 		holdings[i] = &holding{Lock: lock, alive: c.asked, n: c.book.Got(history.Hold{
 			Process: c.process, How: c.way, Key: lock.Key().String(), Shared: lock.Mode() == shared, Token: lock.Token(),
