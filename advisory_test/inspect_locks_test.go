@@ -322,6 +322,33 @@ func TestLocksOfTenThousand(t *testing.T) {
 	}
 }
 
+// It can be seen who has filled the server's lock table.
+func TestLocksInAFullLockTable(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, "max_locks_per_transaction=10", "max_connections=20", "max_prepared_transactions=1")
+	for _, d := range drivers[:2] {
+		t.Run(d.name, func(t *testing.T) {
+			p := d.open(t, server.Database(t))
+			watch, hog := p.conn(t), p.conn(t)
+			pid := ask[int](t, hog, "SELECT pg_backend_pid()")
+			if locks := inspectLocks(t, watch); len(locks) != 0 {
+				t.Errorf("%v", locks)
+			}
+			full := fillLockTable(t, hog)
+			locks := inspectLocks(t, watch)
+			if len(locks) != full {
+				t.Errorf("%d locks, not %d", len(locks), full)
+			}
+			for _, l := range locks {
+				if l.PID != pid || !l.Granted || l.Client == "" || l.State != "idle" || l.User == "" && !slices.Contains(l.Hidden, "user") {
+					t.Fatalf("%+v", l)
+				}
+			}
+			doSQL(t, hog, "SELECT pg_advisory_unlock_all()")
+		})
+	}
+}
+
 func mustURL(t testing.TB, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)

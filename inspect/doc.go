@@ -1,6 +1,7 @@
 // Package inspect shows the advisory locks of a database: who holds them and who
-// waits, which of them look like an incident, and a page of all that for a debug
-// server. It changes nothing on the server, and never asks for the text of a statement.
+// waits ([Locks], [Holders]), which of them look like an incident ([Suspects]), and a page of all
+// that for a debug server ([Handler]). These change nothing on the server, and never ask for the text
+// of a statement. [Check] says whether a server is fit for advisory locks at all.
 //
 // What the server shows depends on the role. Everybody sees keys, modes, pids, users,
 // application names and who waits for whom. Only a role with the rights of pg_read_all_stats

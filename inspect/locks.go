@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,19 +19,35 @@ import (
 //
 // Waits of this library that are between two tries are not to be seen: see package xact.
 // One that is made in slices begins anew with each slice, so its Since is young.
+//
+// When the server's lock table is full it works without the names of roles, on a connection that is
+// open already; for a new one there is no room.
 func Locks(ctx context.Context, db DB) ([]Lock, error) {
-	var locks []Lock
-	err := query(ctx, db, lockfn.Everybody, nil, func(rows *sql.Rows) error {
-		r, err := lockfn.ScanEverybody(rows)
-		locks = append(locks, lockOf(r))
-		return err
-	})
+	locks, err := list(ctx, db, lockfn.Everybody)
+	if err = lockfn.Meaning(err); errors.Is(err, advisory.ErrLockTableFull) {
+		bare, err2 := list(ctx, db, lockfn.EverybodyBare)
+		for i := range bare {
+			bare[i].Hidden = append(bare[i].Hidden, "user")
+		}
+		if err2 == nil {
+			locks, err = bare, nil
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("pgadvisory: list the locks of the database: %w", lockfn.Meaning(err))
+		return nil, fmt.Errorf("pgadvisory: list the locks of the database: %w", err)
 	}
 	connect(locks)
 	slices.SortFunc(locks, inOrder)
 	return locks, nil
+}
+
+func list(ctx context.Context, db DB, text string) (locks []Lock, err error) {
+	err = query(ctx, db, text, nil, func(rows *sql.Rows) error {
+		r, err := lockfn.ScanEverybody(rows)
+		locks = append(locks, lockOf(r))
+		return err
+	})
+	return locks, err
 }
 
 // query calls row for each row.

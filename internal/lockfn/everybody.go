@@ -50,6 +50,17 @@ FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
 LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
 
+// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full: it
+// reads no relation that the databases share, for a lock on one of those takes a place in that table.
+var EverybodyBare = strings.NewReplacer(
+	"pg_catalog.pg_locks l", "pg_catalog.pg_lock_status() l",
+	advisoryHere, "l.locktype = 'advisory' AND l.database = (SELECT s.datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)",
+	"pg_catalog.pg_stat_activity a", "pg_catalog.pg_stat_get_activity(NULL) a",
+	"pg_catalog.pg_prepared_xacts p", "pg_catalog.pg_prepared_xact() p",
+	"coalesce(a.usename::pg_catalog.text, p.owner::pg_catalog.text, '')", "''",
+	"p.gid, p.owner, p.prepared", "p.gid, p.prepared",
+).Replace(Everybody)
+
 // A Row is one of [Everybody].
 type Row struct {
 	Key     advisory.Key
