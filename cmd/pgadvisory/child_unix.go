@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-	"time"
 )
 
 // A child is the command, in a process group of its own, which it leads.
@@ -72,7 +71,7 @@ func (c *child) signal(s syscall.Signal) {
 
 // stopped does as the command did, which was stopped: if a shell has started this
 // process, it is to have its prompt.
-func (c *child) stopped(s syscall.Signal, signals <-chan os.Signal) {
+func (c *child) stopped(s syscall.Signal) {
 	if c.tty == nil || s == syscall.SIGSTOP {
 		return // nobody's job: who has stopped it sees to it
 	}
@@ -83,18 +82,6 @@ func (c *child) stopped(s syscall.Signal, signals <-chan os.Signal) {
 	}
 	c.tty.take(c.pid)
 	c.tty.stop(s)
-	// Stopped, until SIGCONT; or not at all, where there is nobody to continue us.
-	for late := time.After(100 * time.Millisecond); ; {
-		select {
-		case got := <-signals:
-			if got != syscall.SIGCONT {
-				c.signal(got.(syscall.Signal))
-				continue
-			}
-		case <-late:
-		}
-		break
-	}
 	c.resume()
 }
 

@@ -73,23 +73,38 @@ func (t *terminal) give(group int) {
 	syscall.Syscall(syscall.SYS_IOCTL, uintptr(t.fd()), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g)))
 }
 
-// stop stops this process as s would by itself, and, if it was the command that had the
-// terminal, all that would have been stopped with it.
+// stop stops this process as s would by itself and, if it was the command that had the
+// terminal, all that would have been stopped with it. It returns when that is over, or at once
+// where nobody would continue us, as a shell does.
 func (t *terminal) stop(s syscall.Signal) {
-	signal.Reset(s)
-	if t.lent || s != syscall.SIGTSTP {
-		syscall.Kill(0, s)
-	} else {
-		syscall.Kill(os.Getpid(), s)
+	whom := 0
+	if !t.lent && s == syscall.SIGTSTP {
+		whom = os.Getpid() // the others got it from the terminal, as we did
+	}
+	stop := func() {
+		syscall.Kill(whom, s)
+		time.Sleep(stopTime)
+	}
+	if byDefault(s, stop) {
+		return
+	}
+	// SIGSTOP works always, also where nobody continues us.
+	if parent, err := syscall.Getpgid(os.Getppid()); err == nil && parent != t.group {
+		s = syscall.SIGSTOP
+		stop()
 	}
 }
+
+// stopTime is enough for a signal to reach this process. It does not pass while that is stopped.
+const stopTime = 50 * time.Millisecond
 
 // raise sends s to all of our process group. This process ends by it, unless it began with
 // s ignored.
 func (t *terminal) raise(s syscall.Signal) {
-	signal.Reset(s)
-	syscall.Kill(0, s)
-	time.Sleep(100 * time.Millisecond)
+	byDefault(s, func() {
+		syscall.Kill(0, s)
+		time.Sleep(stopTime)
+	})
 }
 
 func foreground(fd int) (group int, err error) {

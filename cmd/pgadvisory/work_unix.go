@@ -82,7 +82,7 @@ func (f *front) await(c *child) (lost bool) {
 				return lost
 			}
 			if !lost {
-				c.stopped(status.StopSignal(), f.signals)
+				c.stopped(status.StopSignal())
 			}
 		case s := <-f.signals:
 			c.signal(s.(syscall.Signal))
