@@ -80,7 +80,8 @@ A negative number looks like a flag. Write -- before it: pgadvisory who -- -7
 
   0     done; for run: the command's
   1     the answer is no: the lock was not free (run -n, run -w, wait -w; -E changes it), nobody
-        holds it (who), no such session holds or waits for a lock (release), a problem was found (check)
+        holds it (who), no such session has or wants a lock, or nobody said yes (release), there is
+        a warning or a suspect (check --strict)
   64    wrong flags or arguments, a key in no known form
   69    the server cannot be reached, or cannot be used: a hot standby, a pooler in transaction
         mode, older than PostgreSQL 12
