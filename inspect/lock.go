@@ -53,7 +53,7 @@ type Lock struct {
 	// prepared transaction.
 	WaitsFor []int
 	// WaitedForBy are the pids of the sessions that wait for this key and have this lock,
-	// or this wait, in front of them.
+	// or this wait, in front of them, the longest first.
 	WaitedForBy []int
 
 	// Hidden names what the role may not see, by the names that JSON has: "client",

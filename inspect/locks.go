@@ -36,8 +36,8 @@ func Locks(ctx context.Context, db DB) ([]Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgadvisory: list the locks of the database: %w", err)
 	}
+	slices.SortFunc(locks, inOrder) // first, so that waiters are told in their order
 	connect(locks)
-	slices.SortFunc(locks, inOrder)
 	return locks, nil
 }
 
