@@ -260,8 +260,10 @@ func (c *lockCall) hold(locks ...advisory.Lock) {
 
 func (c *lockCall) holdFor() time.Duration {
 	switch {
+	case c.long && rand.N(3) == 0:
+		return lasting // so that a link which is cut takes some with it
 	case c.long:
-		return rand.N(2 * time.Second)
+		return rand.N(time.Second)
 	case rand.N(50) == 0:
 		return rand.N(200 * time.Millisecond)
 	}
