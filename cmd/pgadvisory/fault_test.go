@@ -25,13 +25,13 @@ func under(flags []string, key int64, command []string) []string {
 	return append(append(args, fmt.Sprint(key), "--"), command...)
 }
 
-// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_KILLS
+// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_COMMAND_KILLS
 // says how often.
 func TestKilledWithSIGKILL(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	db := open(t, url)
-	for i := range number(t, "PGADVISORY_KILLS", 6) {
+	for i := range number(t, "PGADVISORY_COMMAND_KILLS", 6) {
 		flags, command := []string(nil), family
 		if i%2 == 1 {
 			command = stubborn
