@@ -1,4 +1,4 @@
-//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+//go:build !(linux || darwin || freebsd)
 
 package main
 
@@ -9,5 +9,5 @@ func keeperWanted() bool { return false }
 func keeper(io.Reader, io.Writer) int { return exitSystem }
 
 func (r *run) underLock() error {
-	return fail(exitSystem, "run needs a Unix system, for its process groups; the other subcommands do not")
+	return fail(exitSystem, "run needs Linux, macOS or FreeBSD, for their process groups; the other subcommands do not")
 }
