@@ -124,8 +124,9 @@ func TestGuaranteesNameTests(t *testing.T) {
 func around(t *testing.T, statements []byte) []byte {
 	t.Helper()
 	const parameters = `ctx context.Context, url, id string, db *sql.DB, dbx *sqlx.DB, conn *sql.Conn, tx *sql.Tx,
-		key advisory.Key, work func(context.Context, *sql.Conn) error`
-	body := fmt.Sprintf("func _(%s) {\n%s\n", parameters, statements)
+		key advisory.Key, keys []advisory.Key, locker *sqlconn.Locker,
+		work func(context.Context, *sql.Conn) error, job func(context.Context) error`
+	body := fmt.Sprintf("func _(%s) {\n{\n%s\n", parameters, statements)
 
 	var src bytes.Buffer
 	fmt.Fprintln(&src, "package main")
@@ -144,7 +145,7 @@ func around(t *testing.T, statements []byte) []byte {
 	for _, name := range declared(t, statements) {
 		fmt.Fprintf(&src, "_ = %s\n", name)
 	}
-	fmt.Fprintln(&src, "}\nfunc main() {}")
+	fmt.Fprintln(&src, "}\n}\nfunc main() {}")
 	return src.Bytes()
 }
 
