@@ -27,11 +27,11 @@ func (s *session) watchFor(slice time.Duration) {
 func (s *session) overdue() {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if s.dead != nil {
+	if s.dead != nil || s.slicing && s.plain { // see lookFor
 		return
 	}
 	limit := s.l.times.deadline
-	if s.slicing && !s.plain {
+	if s.slicing {
 		limit += s.l.times.slice
 	}
 	if left := limit - time.Since(s.answered); left > 0 {

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	docs := flag.String("docs", "", "folder to write bench.md and bench.svg into")
+	docs := flag.String("docs", "", "folder to write bench.md and bench.png into")
 	rounds := flag.Int("rounds", 11, "rounds of each measurement, of which the median counts")
 	only := flag.String("only", "", "measure only what has this word in its name")
 	flag.Parse()
@@ -59,5 +59,5 @@ func run(ctx context.Context, docs, only string, rounds int) error {
 	if err := os.WriteFile(filepath.Join(docs, "bench.md"), []byte(table(results, rounds, about)), 0o644); err != nil {
 		return err
 	}
-	return plotTo(filepath.Join(docs, "bench.svg"), results)
+	return plotTo(filepath.Join(docs, "bench.png"), results)
 }
