@@ -185,7 +185,7 @@ func newLockerWorld(t *testing.T, p *pool, i int) *world {
 		lose: func(k advisory.Key) {
 			n, _ := k.Int64()
 			doSQL(t, p, fmt.Sprintf(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
-				WHERE application_name = '%s' AND locktype = 'advisory' AND (classid::int8 << 32 | objid::int8) = %d`, name, n))
+				WHERE datname = current_database() AND application_name = '%s' AND locktype = 'advisory' AND (classid::int8 << 32 | objid::int8) = %d`, name, n))
 		},
 		waiting: func(n int) {
 			t.Helper()

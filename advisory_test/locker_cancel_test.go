@@ -28,7 +28,7 @@ func (p *pool) cancelAll(t *testing.T, application string) (stop func() (cancels
 				n <- sum
 				return
 			default:
-				sum += ask[int](t, conn, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE application_name = $1", application)
+				sum += ask[int](t, conn, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1", application)
 			}
 		}
 	}()

@@ -143,7 +143,7 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			l := sqlconn.NewLocker(p.DB, sqlconn.WithApplicationName("lost"))
 			lock, _ := lockerTry(t, l, key)
-			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lost'")
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lost'")
 			<-lock.Context().Done()
 			none(t, before) // its session is gone, though it is not closed, nor the lock unlocked
 		})

@@ -301,7 +301,7 @@ func TestLead(t *testing.T) {
 		for term := range int64(3) {
 			eventually(t, "somebody leads", func() bool { return terms.Load() > term && leaders.Load() == 1 })
 			if term < 2 {
-				doSQL(t, p, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'candidate'`)
+				doSQL(t, p, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'candidate'`)
 			}
 		}
 		cancel()

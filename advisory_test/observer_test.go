@@ -45,7 +45,7 @@ func TestObserverOfALocker(t *testing.T) {
 		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
 		r.are(t) // nothing is opened before it is needed
 		lock, _ := lockerTry(t, l, key, advisory.Label("account"))
-		pid := ask[int](t, p, "SELECT pid FROM pg_stat_activity WHERE application_name = 'observed'")
+		pid := ask[int](t, p, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 		release(t, lock)
 		release(t, first(lockerTry(t, l, key)))
 		l.Close()
@@ -79,7 +79,7 @@ func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
 		var r recorder
 		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
 		locks := advisory.Locks{first(lockerTry(t, l, key)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared))}
-		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 		pid := r.tellsOf(t, 1, advisory.SessionOpened)[0].PID
 		for _, e := range r.tellsOf(t, len(locks), advisory.Lost) {
 			if !errors.Is(e.Err, advisory.ErrLost) || e.PID != pid || e.Held <= 0 || e.Key.IsZero() {
@@ -103,9 +103,9 @@ func TestObserverIsToldOfALossThatTheReleaseFinds(t *testing.T) {
 		for range 5 {
 			var r recorder
 			lock, _ := lockerTry(t, l, key, advisory.WithObserver(&r))
-			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 			eventually(t, "the session has ended", func() bool {
-				return ask[int](t, p, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'observed'") == 0
+				return ask[int](t, p, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'") == 0
 			})
 			if err := lock.Unlock(); !errors.Is(err, advisory.ErrLost) {
 				t.Errorf("Unlock: %v", err)
@@ -441,7 +441,7 @@ func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
 			}
 			locks = append(locks, first(lockerTry(t, l, k, advisory.WithObserver(o))))
 		}
-		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 		for _, lock := range locks {
 			ended(t, lock.Context(), advisory.ErrLost)
 		}
@@ -522,7 +522,7 @@ func TestObserverMayAskTheLockerAndHasTheValuesOfCtx(t *testing.T) {
 			t.Error(err)
 		}
 		err := o.l.Do(ctx, key, func(ctx context.Context) error {
-			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observed'")
+			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 			<-ctx.Done()
 			return nil
 		}, advisory.WithObserver(o))
