@@ -193,7 +193,8 @@ func (s *site) cutHolder(t *testing.T, d driver, p partition, n int) {
 	}
 	margin, lag := at.Sub(told), s.lag.get()
 	t.Logf("the holder's Context ended %.2f s after the cut, another had the lock after %.2f s: %.2f s between", told.Sub(cut).Seconds(), at.Sub(cut).Seconds(), margin.Seconds())
-	if margin < stopMargin-lag {
+	// The Locker's timer may have been late, and so may this goroutine.
+	if margin < stopMargin-2*lag {
 		t.Errorf("only %v between (this machine was late by up to %v)", margin, lag)
 	}
 	if after := at.Sub(cut); after > partFailover+time.Second+lag {
