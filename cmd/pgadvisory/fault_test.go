@@ -3,7 +3,13 @@
 package main
 
 import (
+	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -19,6 +25,21 @@ var family = []string{"sh", "-c", "echo $$; sleep 1000 & echo $!; wait"}
 
 // stubborn is the same, and takes no notice of SIGTERM.
 var stubborn = []string{"sh", "-c", "trap '' TERM; echo $$; sleep 1000 & echo $!; wait"}
+
+// slow takes a while to end at SIGTERM, and tells that it did.
+const slow = `trap 'sleep 0.3; echo tidied up; exit' TERM; echo $$; while :; do sleep 0.05; done`
+
+// terminate ends the session that holds key.
+func terminate(t *testing.T, db *sql.DB, key advisory.Key) {
+	t.Helper()
+	hs := holders(t, db, key)
+	if len(hs) != 1 {
+		t.Fatalf("holders: %v", hs)
+	}
+	if _, err := db.Exec("SELECT pg_terminate_backend($1)", hs[0].PID); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func under(flags []string, key int64, command []string) []string {
 	args := append([]string{"run"}, flags...)
@@ -150,13 +171,7 @@ func TestTerminatedBackend(t *testing.T) {
 			key := int64(1 + i)
 			p := pgadvisory(t, url, under(test.flags, key, test.command)...)
 			child, grandchild := p.pid(), p.pid()
-			hs := holders(t, db, advisory.Int64(key))
-			if len(hs) != 1 {
-				t.Fatalf("holders: %v", hs)
-			}
-			if _, err := db.Exec("SELECT pg_terminate_backend($1)", hs[0].PID); err != nil {
-				t.Fatal(err)
-			}
+			terminate(t, db, advisory.Int64(key))
 			if code := p.ends(); code != exitLost {
 				t.Errorf("exit code %d: %s", code, p.stderr)
 			}
@@ -168,6 +183,187 @@ func TestTerminatedBackend(t *testing.T) {
 			}
 			if hs := holders(t, db, advisory.Int64(key)); len(hs) > 0 {
 				t.Errorf("holders: %v", hs)
+			}
+		})
+	}
+}
+
+// The rest of the process group is ended as the command itself is: by SIGTERM, and with the same
+// grace, whether the command has ended before the loss or ends of it.
+func TestLostByTheRestOfTheProcessGroup(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	for i, test := range []struct {
+		name   string
+		leader string
+		ended  bool // before the loss
+		keeper bool // is killed, else the session is terminated
+	}{
+		{"ended, keeper killed", `echo $$; sh -c "$1" &`, true, true},
+		{"ended, session terminated", `echo $$; sh -c "$1" &`, true, false},
+		{"ends first, keeper killed", `echo $$; sh -c "$1" & wait`, false, true},
+		{"ends first, session terminated", `echo $$; sh -c "$1" & wait`, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			key := int64(1 + i)
+			p := pgadvisory(t, url, under([]string{"--grace", "60"}, key, []string{"sh", "-c", test.leader, "sh", slow})...)
+			leader, rest := p.pid(), p.pid()
+			if test.ended {
+				eventually(t, "the command has ended", func() bool { return !runs(leader) })
+				time.Sleep(100 * time.Millisecond) // pgadvisory knows
+			}
+			if test.keeper {
+				syscall.Kill(p.keeper(), syscall.SIGKILL)
+			} else {
+				terminate(t, db, advisory.Int64(key))
+			}
+			if line := p.line(); line != "tidied up" {
+				t.Errorf("the rest of the group says %q", line)
+			}
+			if code := p.ends(); code != exitLost {
+				t.Errorf("exit code %d: %s", code, p.stderr)
+			}
+			if runs(rest) {
+				t.Error("something of the command is left")
+			}
+		})
+	}
+}
+
+// A loss ends the command though nobody reads that it is lost, or can.
+func TestLostWithNobodyToTell(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := w.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the pipe is not full: %v", err)
+	}
+	p := started(t, url, w, under([]string{"--grace", "0.3"}, 1, stubborn)...)
+	w.Close()
+	child, grandchild := p.pid(), p.pid()
+	syscall.Kill(p.keeper(), syscall.SIGKILL)
+	eventually(t, "the command has ended", func() bool { return !runs(child) && !runs(grandchild) })
+	r.Close()
+	if code := p.ends(); code != exitLost {
+		t.Errorf("exit code %d, %v", code, p.cmd.ProcessState)
+	}
+}
+
+// A lock that is lost after the command has ended, while it is held on, is told, and the
+// command's exit code is its own.
+func TestLostAfterTheCommand(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	for i, keeper := range []bool{true, false} {
+		key := int64(1 + i)
+		p := pgadvisory(t, url, under([]string{"--grace", "60", "--hold-at-least", "60"}, key, []string{"sh", "-c", "echo $$; exit 3"})...)
+		child := p.pid()
+		eventually(t, "the command has ended", func() bool { return !runs(child) })
+		time.Sleep(300 * time.Millisecond) // pgadvisory knows
+		if keeper {
+			syscall.Kill(p.keeper(), syscall.SIGKILL)
+		} else {
+			terminate(t, db, advisory.Int64(key))
+		}
+		if code := p.ends(); code != 3 {
+			t.Errorf("exit code %d: %s", code, p.stderr)
+		}
+		if text := p.stderr.String(); !strings.Contains(text, "after the command had ended") || strings.Count(text, "\n") != 1 {
+			t.Errorf("it said %q", text)
+		}
+	}
+}
+
+// Only signals that end others cut --hold-at-least short.
+func TestSignalsWhileTheLockIsHeldOn(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	db := open(t, url)
+	p := pgadvisory(t, url, under([]string{"--hold-at-least", "60"}, 1, []string{"sh", "-c", "echo $$"})...)
+	child := p.pid()
+	eventually(t, "the command has ended", func() bool { return !runs(child) })
+	time.Sleep(300 * time.Millisecond)
+	for _, s := range []syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGALRM} {
+		p.cmd.Process.Signal(s)
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if hs := holders(t, db, advisory.Int64(1)); len(hs) != 1 {
+		t.Errorf("holders: %v", hs)
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+	free(t, db, advisory.Int64(1))
+}
+
+// Where nothing has run, nothing is held on.
+func TestNoHoldingOnWithoutACommand(t *testing.T) {
+	t.Parallel()
+	t.Run("it cannot be run", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.URL(t)
+		bad := filepath.Join(t.TempDir(), "bad")
+		if err := os.WriteFile(bad, []byte("no program\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p := pgadvisory(t, url, under([]string{"--hold-at-least", "60"}, 1, []string{bad})...)
+		if code := p.ends(); code != exitCannotRun {
+			t.Errorf("exit code %d: %s", code, p.stderr)
+		}
+		free(t, open(t, url), advisory.Int64(1))
+	})
+	t.Run("the other process ends before", func(t *testing.T) {
+		in := make(chan request)
+		close(in)
+		k := &keep{order: order{HoldAtLeast: time.Hour}, in: in, out: json.NewEncoder(io.Discard)}
+		done := make(chan error, 1)
+		go func() { done <- k.hold(held{}, nil, nil) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("it is held on")
+		}
+	})
+}
+
+// A server that does not answer keeps the end of a transaction from coming, for a while, and
+// nobody who is in a hurry.
+func TestReleaseIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, hurry := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hurry=%v", hurry), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.NewServer(t)
+			p := pgadvisory(t, server.URL(), under([]string{"--scope", "transaction"}, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
+			child := p.pid()
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			defer server.Resume()
+			syscall.Kill(child, syscall.SIGKILL)
+			want := exitLost
+			if hurry {
+				want = exitSignal + int(syscall.SIGINT)
+				for range 2 {
+					time.Sleep(300 * time.Millisecond)
+					p.cmd.Process.Signal(syscall.SIGINT)
+				}
+			}
+			if code := p.ends(); code != want {
+				t.Errorf("exit code %d: %s", code, p.stderr)
 			}
 		})
 	}

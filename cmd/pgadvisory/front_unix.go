@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -32,6 +33,7 @@ var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscal
 // underLock runs the command under the lock.
 func (r *run) underLock() error {
 	f := &front{run: r, signals: make(chan os.Signal, 16)}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // what cannot be told ends nothing
 	f.notify(ending...)
 	if err := f.startKeeper(); err != nil {
 		return fail(exitSystem, "cannot start a process to hold the lock: %w", err)
@@ -130,18 +132,44 @@ func (f *front) acquire() (*held, error) {
 	}
 }
 
-// release has the lock released, which may take until it was held for long enough. A signal
-// cuts that short.
+// releaseLimit is for how long a release may take, besides the failover time.
+const releaseLimit = 30 * time.Second
+
+// release has the lock released, which may take until it was held for long enough. A signal that
+// ends others cuts that short, and a second one gives up.
+//
+// If the lock is lost only now, that is told, and is no error: the command was under it.
 func (f *front) release() error {
 	f.say.Encode(request{Ended: true})
+	within := f.order.Failover + releaseLimit
+	limit := time.After(f.order.HoldAtLeast + within)
+	now, late := false, false
 	for {
 		select {
-		case <-f.signals:
+		case s := <-f.signals:
+			if !slices.Contains(ending, s) {
+				continue
+			}
+			if now {
+				return signalError{s.(syscall.Signal)}
+			}
+			now = true
 			f.say.Encode(request{Now: true})
+			limit = time.After(within)
+		case <-limit:
+			if late {
+				return fail(exitLost, "lock %v: it is not known whether it is released: no answer within %v", f.order.Key, within)
+			}
+			late = true
+			limit = time.After(time.Second) // this process may have been stopped, and the answer be there
 		case a, ok := <-f.answers:
 			switch {
 			case !ok:
-				return fail(exitLost, "lock %v was lost: the process that held it has ended", f.order.Key)
+				f.p.report(fmt.Errorf("lock %v was lost after the command had ended: the process that held it has ended", f.order.Key))
+				return nil
+			case a.Lost != "":
+				f.p.report(fmt.Errorf("after the command had ended: %s", a.Lost))
+				return nil
 			case a.Released:
 				f.tell("has released lock %v", f.order.Key)
 				return nil

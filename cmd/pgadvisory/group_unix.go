@@ -5,40 +5,70 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 )
 
-// killGroup kills a process group and returns when none of it is left.
-func killGroup(group int) {
-	for syscall.Kill(-group, syscall.SIGKILL) == nil && groupRuns(group) {
-		time.Sleep(time.Millisecond)
+// killGroup kills a process group and returns when none of it is left. It calls foreign,
+// once, if that is for another user to do.
+func killGroup(group int, foreign func()) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if syscall.Kill(-group, syscall.SIGKILL) == syscall.EPERM && foreign != nil {
+			foreign()
+			foreign = nil
+		}
+		if !groupRuns(group) {
+			return
+		}
+		time.Sleep(pause)
 	}
 }
 
-// groupRuns reports whether there is a process in the group that has not ended.
+// groupRuns reports whether there is a process in the group that has not ended. In doubt there is.
 func groupRuns(group int) bool {
-	if syscall.Kill(-group, 0) == syscall.ESRCH {
+	switch syscall.Kill(-group, 0) {
+	case syscall.ESRCH:
 		return false
+	case syscall.EPERM: // another user's, which /proc may hide
+		return true
 	}
 	// There may be only such as have ended and that nobody has waited for, as in a
-	// container whose first process does not.
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, stat := range stats {
-		text, err := os.ReadFile(stat)
-		if err != nil {
-			continue // it has ended since
-		}
-		// pid (name) state parent group …, where the name may hold anything
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) < 3 || string(fields[2]) != strconv.Itoa(group) {
+	// container whose first process does not. While it is read, a process may start another
+	// and end; so it is read twice.
+	return !allEnded(group) || !allEnded(group)
+}
+
+// allEnded reports whether /proc was read as a whole, and no process of the group runs there.
+func allEnded(group int) bool {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	processes := 0
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		if state := fields[0][0]; state != 'Z' && state != 'X' {
-			return true
+		processes++
+		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			return false // it has ended since, and may have started another
+		}
+		// pid (name) state parent group … and, as the 20th, the number of threads. The name
+		// may hold anything.
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		if len(fields) < 18 {
+			return false
+		}
+		if string(fields[2]) != strconv.Itoa(group) {
+			continue
+		}
+		// A process whose first thread has ended looks like one that has.
+		threads, err := strconv.Atoi(string(fields[17]))
+		if state := fields[0][0]; state != 'Z' && state != 'X' || err != nil || threads > 1 {
+			return false
 		}
 	}
-	return len(stats) == 0
+	return processes > 0
 }

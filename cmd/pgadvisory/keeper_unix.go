@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -72,15 +73,19 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 	keepUntil := time.NewTimer(k.order.HoldAtLeast)
 	defer keepUntil.Stop()
 	k.say(answer{Held: &h})
-	group := 0
+	group := 0 // of the command, while it runs
+	ran := false
 	var due <-chan time.Time // set when the command has ended
 	for {
 		select {
 		case r, ok := <-k.in:
 			switch {
 			case !ok: // the other process is gone
+				if !ran {
+					return nil
+				}
 				if group != 0 {
-					killGroup(group)
+					killGroup(group, tellForeign)
 				}
 				group, k.in, due = 0, nil, keepUntil.C
 			case r.Now:
@@ -88,14 +93,16 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 			case r.Ended:
 				group, due = 0, keepUntil.C
 			case r.Child != 0:
-				group = r.Child
+				group, ran = r.Child, true
 			}
 		case <-due:
 			return nil
 		case <-lost:
 			err := cause()
-			k.say(answer{Lost: err.Error()})
-			k.seeToTheEnd(group)
+			k.say(answer{Lost: strings.TrimPrefix(err.Error(), "pgadvisory: ")})
+			if due == nil {
+				k.seeToTheEnd(group)
+			}
 			return err
 		}
 	}
@@ -116,18 +123,21 @@ func (k *keep) seeToTheEnd(group int) {
 			default:
 				k.in = nil
 				if group != 0 {
-					killGroup(group)
+					killGroup(group, tellForeign)
 				}
 				return
 			}
 		case <-late:
 			if group != 0 {
-				killGroup(group)
+				killGroup(group, tellForeign)
 			}
 			return
 		}
 	}
 }
+
+// tellForeign does not wait until it is read.
+func tellForeign() { go (&program{err: os.Stderr}).report(errForeign) }
 
 func refuse(err error) *refusal {
 	code, text := explain(err)

@@ -43,7 +43,6 @@ type answer struct {
 }
 
 type held struct {
-	PID    int // of the server process; 0 if it is not known
 	Token  uint64
 	Waited time.Duration
 }

@@ -38,13 +38,15 @@ func (k *keep) transaction() error {
 	case k.order.MaxWait != nil:
 		calls = append(calls, advisory.MaxWait(*k.order.MaxWait))
 	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	held := held{}
 	granted := false
 	err = xact.Do(ctx, db.BeginTx, k.order.Key, func(_ context.Context, tx *sql.Tx) error {
 		granted = true
 		acquired()
 		held.Waited = time.Since(start)
-		return k.inTransaction(held, tx)
+		return k.inTransaction(held, tx, func() { time.AfterFunc(pingLimit, func() { giveUp(errSilent) }) })
 	}, calls...)
 	if !granted {
 		acquired()
@@ -52,12 +54,12 @@ func (k *keep) transaction() error {
 	return err
 }
 
-// inTransaction keeps the lock of tx.
-func (k *keep) inTransaction(h held, tx *sql.Tx) error {
+// inTransaction keeps the lock of tx. It calls ends when tx is to end.
+func (k *keep) inTransaction(h held, tx *sql.Tx, ends func()) error {
 	// What would end an idle transaction, for as long as it lasts.
 	const settings = `SELECT pg_catalog.set_config(s.name, '0', true) FROM pg_catalog.pg_settings s
 		WHERE s.name IN ('idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')`
-	if _, err := tx.ExecContext(context.Background(), settings); err != nil {
+	if err := ask(tx, settings); err != nil {
 		return err
 	}
 	lost, end := context.WithCancelCause(context.Background())
@@ -74,30 +76,33 @@ func (k *keep) inTransaction(h held, tx *sql.Tx) error {
 				return
 			case <-tick.C:
 			}
-			if err := ping(tx); err != nil {
+			if err := ask(tx, "SELECT 1"); err != nil {
 				end(fmt.Errorf("%w: %w", advisory.ErrLost, err))
 				return
 			}
 		}
 	}()
 	err := k.hold(h, lost.Done(), func() error { return context.Cause(lost) })
+	ends()
 	close(stop)
 	<-pings
 	return err
 }
 
-// ping asks whether the transaction is still there. A driver may not return on a link that
-// swallows packets, and is then left behind.
-func ping(tx *sql.Tx) error {
+var errSilent = fmt.Errorf("no answer from the server for %v", pingLimit)
+
+// ask runs a statement. A driver may not return on a link that swallows packets, and is then
+// left behind.
+func ask(tx *sql.Tx, statement string) error {
 	answered := make(chan error, 1)
 	go func() {
-		_, err := tx.ExecContext(context.Background(), "SELECT 1")
+		_, err := tx.ExecContext(context.Background(), statement)
 		answered <- err
 	}()
 	select {
 	case err := <-answered:
 		return err
 	case <-time.After(pingLimit):
-		return fmt.Errorf("no answer from the server for %v", pingLimit)
+		return errSilent
 	}
 }

@@ -44,6 +44,12 @@ var built = sync.OnceValues(func() (string, error) {
 // pgadvisory starts one.
 func pgadvisory(t *testing.T, url string, args ...string) *process {
 	t.Helper()
+	return started(t, url, nil, args...)
+}
+
+// started has another standard error if stderr is not nil.
+func started(t *testing.T, url string, stderr *os.File, args ...string) *process {
+	t.Helper()
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +57,9 @@ func pgadvisory(t *testing.T, url string, args ...string) *process {
 	p := &process{t: t, cmd: exec.Command(path, args...), lines: make(chan string, 100), stderr: &strings.Builder{}}
 	p.cmd.Env = append(os.Environ(), "DATABASE_URL="+url)
 	p.cmd.Stderr = p.stderr
+	if stderr != nil {
+		p.cmd.Stderr = stderr
+	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -21,18 +22,16 @@ func (f *front) work(h *held) error {
 	tty := openTerminal(f.p)
 	c, err := startChild(f.path, f.argv, f.environment(h), tty)
 	if err != nil {
+		f.say.Encode(request{Now: true}) // nothing has run
 		f.release()
 		return cannotRun(f.argv[0], err)
 	}
 	f.say.Encode(request{Child: c.pid})
-	lost := f.await(c)
-	tty.take(c.pid)
-	if lost {
-		killGroup(c.pid)
+	if lost := f.await(c); lost != nil {
 		f.say.Encode(request{Ended: true})
-		return exit(exitLost) // why, has been told
+		<-lost
+		return exit(exitLost)
 	}
-	f.untilGroupEnds(c)
 	if err := f.release(); err != nil {
 		return err
 	}
@@ -60,57 +59,73 @@ func (f *front) environment(h *held) []string {
 	return os.Environ()
 }
 
-// await returns when the command has ended. If the lock was lost, it has been made to.
-func (f *front) await(c *child) (lost bool) {
-	var kill <-chan time.Time
-	end := func(err error) {
-		if lost {
+// await returns when the command, and what it has left in its process group, has ended: the
+// lock is held for all of that. If the lock was lost, it has been made to end, and lost is closed when
+// that has been told.
+func (f *front) await(c *child) (lost <-chan struct{}) {
+	var late, look <-chan time.Time
+	var foreign sync.Once
+	kill := func() {
+		if syscall.Kill(-c.pid, syscall.SIGKILL) == syscall.EPERM {
+			foreign.Do(func() { go f.p.report(errForeign) })
+		}
+	}
+	killed := false
+	pause := time.Millisecond
+	end := func(why string) {
+		if lost != nil {
 			return
 		}
-		lost = true
-		f.p.report(err)
-		kill = time.After(f.order.Grace)
 		syscall.Kill(-c.pid, syscall.SIGTERM)
 		syscall.Kill(-c.pid, syscall.SIGCONT) // if it is stopped
+		late = time.After(f.order.Grace)
+		told := make(chan struct{})
+		lost = told
+		go func() { // whoever reads it may be slow
+			defer close(told)
+			f.p.report(errors.New(why))
+		}()
 	}
 	answers := f.answers
 	for {
 		select {
 		case status := <-c.changes:
-			if !status.Stopped() {
+			switch {
+			case !status.Stopped():
 				c.end = status
-				return lost
-			}
-			if !lost {
+				c.tty.take(c.pid)
+				look = time.After(0)
+			case lost == nil:
 				c.stopped(status.StopSignal())
 			}
+		case <-look:
+			if !groupRuns(c.pid) {
+				return lost
+			}
+			if killed { // what was started meanwhile
+				kill()
+			}
+			if pause == 8*time.Millisecond {
+				go f.tell("waiting for what the command has left in its process group, %d", c.pid)
+			}
+			look = time.After(pause)
+			pause = min(2*pause, 100*time.Millisecond)
 		case s := <-f.signals:
 			c.signal(s.(syscall.Signal))
 		case a, ok := <-answers:
 			switch {
 			case !ok:
 				answers = nil
-				end(errors.New("the process that held the lock has ended: the lock is lost"))
+				end("the process that held the lock has ended: the lock is lost")
 			case a.Lost != "":
-				end(errors.New(a.Lost))
+				end(a.Lost)
 			}
-		case <-kill:
-			syscall.Kill(-c.pid, syscall.SIGKILL)
+		case <-late:
+			killed = true
+			kill()
 		}
 	}
 }
 
-// untilGroupEnds waits for what the command has left in its process group. The lock is
-// held for it too.
-func (f *front) untilGroupEnds(c *child) {
-	for pause := time.Millisecond; groupRuns(c.pid); pause = min(2*pause, 100*time.Millisecond) {
-		if pause == 8*time.Millisecond {
-			f.tell("waiting for what the command has left in its process group, %d", c.pid)
-		}
-		select {
-		case s := <-f.signals:
-			c.signal(s.(syscall.Signal))
-		case <-time.After(pause):
-		}
-	}
-}
+// errForeign tells of a command that runs as another user.
+var errForeign = errors.New("the command runs as another user, and can only be waited for: run pgadvisory as that user")
