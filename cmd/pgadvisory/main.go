@@ -8,9 +8,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
 func main() {
@@ -36,7 +40,29 @@ func (p *program) run(args []string) int {
 	}
 	ctx, stop := untilSignal(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return p.report(c.parse(p, args)(ctx))
+	err = within(ctx, c.parse(p, args))
+	if s, ok := errors.AsType[signalError](context.Cause(ctx)); ok && err != nil {
+		err = s // whatever the driver says
+	}
+	return p.report(err)
+}
+
+// within calls f and returns in bounded time after the end of ctx, if need be while f still
+// runs: lib/pq does not return on a link that swallows packets.
+func within(ctx context.Context, f func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(bound.Abort):
+		return bound.ErrNoAnswer
+	}
 }
 
 // untilSignal returns a ctx that ends with a signal, which is its cause.

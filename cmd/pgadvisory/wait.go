@@ -48,30 +48,37 @@ was free a moment ago: somebody else may have it again. To do something under it
 					fmt.Fprintf(p.err, "pgadvisory: lock %v (%v) is held by %v\n", key, h.Mode, h)
 				}
 			}
+			var late <-chan time.Time
 			if limit.set {
+				late = time.After(limit.Duration)
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, limit.Duration, errInTime)
+				ctx, cancel = context.WithTimeoutCause(ctx, limit.Duration+answerLimit, errUnanswered)
 				defer cancel()
 			}
-			err = untilFree(ctx, db, key, *shared, tell)
-			switch cause := context.Cause(ctx); {
-			case err == nil || cause == nil:
-				return err
-			case cause == errInTime:
+			err = within(ctx, func(ctx context.Context) error { return untilFree(ctx, db, key, *shared, late, tell) })
+			switch {
+			case err == errInTime:
 				return exit(*conflict)
-			default:
-				return cause
+			case err != nil && context.Cause(ctx) != nil:
+				return context.Cause(ctx)
 			}
+			return err
 		}
 	},
 }
 
-var errInTime = errors.New("not free in time")
+// answerLimit is for how long after the time to wait has passed the server may take to answer.
+const answerLimit = 5 * time.Second
+
+var (
+	errInTime     = errors.New("not free in time")
+	errUnanswered = fail(exitUnavailable, "the server did not answer in time")
+)
 
 // untilFree returns when nobody holds key in a way that would keep one from taking it.
-// It tells who does whenever that changes.
-func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, tell func(advisory.Holder)) error {
-	told := 0
+// It tells who does whenever that changes. When it is late, and the key is not free, it is errInTime.
+func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, late <-chan time.Time, tell func(advisory.Holder)) error {
+	told := -1 // 0 is a prepared transaction
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		holders, err := inspect.Holders(ctx, db, key)
 		if err != nil {
@@ -93,6 +100,8 @@ func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, t
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-late:
+			return errInTime
 		case <-time.After(pause):
 		}
 	}

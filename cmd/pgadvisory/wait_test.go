@@ -1,0 +1,51 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+)
+
+// What asks the server ends in time, or at Ctrl-C, though the server does not answer and the
+// driver does not return.
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, "max_prepared_transactions=5")
+	url := server.URL()
+	db := open(t, url)
+	// A prepared transaction has no pid, and is named.
+	if _, err := db.Exec("BEGIN; SELECT pg_advisory_xact_lock(1); PREPARE TRANSACTION 'job'"); err != nil {
+		t.Fatal(err)
+	}
+	p := pgadvisory(t, url, "wait", "-v", "-w", "0.2", "1")
+	if code := p.ends(); code != exitNo {
+		t.Errorf("wait: exit code %d: %s", code, p.stderr)
+	}
+	if text := p.stderr.String(); strings.Count(text, "prepared") != 1 {
+		t.Errorf("wait -v said %q", text)
+	}
+
+	waits := pgadvisory(t, url, "wait", "-w", "2", "1")
+	watch := pgadvisory(t, url, "ls", "--watch", "--every", "0.05")
+	watch.line()
+	time.Sleep(200 * time.Millisecond) // wait is connected
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Resume()
+	if code := waits.ends(); code != exitUnavailable {
+		t.Errorf("wait: exit code %d: %s", code, waits.stderr)
+	}
+	watch.cmd.Process.Signal(syscall.SIGINT)
+	if code := watch.ends(); code != exitSignal+int(syscall.SIGINT) {
+		t.Errorf("ls: exit code %d: %s", code, watch.stderr)
+	}
+	if text := watch.stderr.String(); text != "" {
+		t.Errorf("ls said %q", text)
+	}
+}
