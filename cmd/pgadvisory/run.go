@@ -32,12 +32,18 @@ in its environment, and PGADVISORY_TOKEN a number that grows with each hold of t
 seen.
 
 The lock is held until the command, and what it has started in its process group, has ended.
-If the lock is lost meanwhile, the process group gets SIGTERM, and SIGKILL after --grace; the exit
-code is 75. If pgadvisory is killed with SIGKILL, the process group gets SIGKILL before the lock
-is released: a second process, which holds the lock, sees to it. It cannot see what has left the
-process group, by setsid or in a shell with job control: run such a thing in the foreground.
-Nor can it do anything when it is killed together with the first: then, on Linux, the command
-itself gets SIGKILL, but not what it has started.
+If the lock is lost meanwhile, the process group gets SIGTERM, and what is left of it SIGKILL after
+--grace; the exit code is 75. If the network swallows packets, the loss is noticed before the server
+lets go of the lock: by a quarter of --failover less 1.5 s in whole seconds, 3.25 s by default, and
+at least 1 s. By default --grace is 0.25 s less than that, and at most 5 s. With a longer one the
+command may still run when another has the lock.
+
+If pgadvisory is killed with SIGKILL, the process group gets SIGKILL before the lock is released: a
+second process, which holds the lock, sees to it. It cannot see what has left the process group, by
+setsid or in a shell with job control: run such a thing in the foreground. Nor can it do anything
+when it is killed together with the first: then, on Linux, the command itself gets SIGKILL, but not
+what it has started. A command that runs as another user, as under sudo, can be waited for, but
+not ended: rather run pgadvisory itself under sudo.
 
 --scope transaction holds the lock in an open transaction. It works through poolers in transaction
 mode, where locks of sessions are not real. How soon the lock of a machine that vanished is free,
@@ -47,7 +53,7 @@ server, so --failover is not for it; there is no token.
 Not getting the lock is silent, but for -v: exit code 1, or that of -E.
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
-		r := &run{p: p, grace: seconds{Duration: 5 * time.Second}}
+		r := &run{p: p}
 		r.target = connection(flags)
 		flags.BoolVar(&r.once, "n", false, "do not wait for the lock")
 		flags.Var(&r.wait, "w", "wait for at most so many `SECONDS`")
@@ -56,7 +62,7 @@ Not getting the lock is silent, but for -v: exit code 1, or that of -E.
 		flags.BoolVar(&r.verbose, "v", false, "tell what happens")
 		flags.Var(&r.hold, "hold-at-least", "keep the lock for so many `SECONDS` even if the command ends earlier")
 		flags.Var(&r.failover, "failover", "how many `SECONDS` after this machine vanished the lock is free; at least 4, by default 15")
-		flags.Var(&r.grace, "grace", "how many `SECONDS` after SIGTERM the command is killed when the lock is lost")
+		flags.Var(&r.grace, "grace", "how many `SECONDS` after SIGTERM the command is killed when the lock is lost; by default 5, or fewer: see above")
 		scope := flags.String("scope", "session", "what holds the lock: `session|transaction`")
 		return func(_ context.Context, args []string) error { return r.start(*scope, args) }
 	},
@@ -103,6 +109,9 @@ func (r *run) start(scope string, args []string) error {
 	if r.wait.set {
 		r.order.MaxWait = &r.wait.Duration
 	}
+	if !r.grace.set {
+		r.grace.Duration = r.defaultGrace()
+	}
 	r.order.HoldAtLeast, r.order.Failover, r.order.Grace = r.hold.Duration, r.failover.Duration, r.grace.Duration
 	if err := r.find(); err != nil {
 		return err
@@ -114,6 +123,25 @@ func (r *run) start(scope string, args []string) error {
 	r.order.Settings = d
 	r.order.Application = "pgadvisory run " + filepath.Base(r.path)
 	return r.underLock()
+}
+
+// defaultGrace is 5 s, or less: so that on a link that swallows packets the command is killed
+// before the server lets go of the lock. The Locker gives up by as much before the server does as
+// docs/guarantees.md says of G5.
+func (r *run) defaultGrace() time.Duration {
+	const (
+		most = 5 * time.Second
+		kill = 250 * time.Millisecond // for the kill itself
+	)
+	if r.order.Transaction {
+		return most
+	}
+	failover := 15 * time.Second
+	if r.failover.set {
+		failover = r.failover.Duration
+	}
+	server := (failover - 500*time.Millisecond - time.Second).Truncate(time.Second)
+	return min(most, max(time.Second, server/4)-kill)
 }
 
 // arguments reads the key and the command.
