@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/inspect"
-	"github.com/pgadvisory/pgadvisory/interop"
 )
 
 var lsCommand = &command{
@@ -91,7 +90,7 @@ func table(w io.Writer, locks []inspect.Lock, database string) error {
 			pid = "-"
 		}
 		fmt.Fprintf(t, "%v\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Key, l.Mode, what, pid,
-			cell(l.User), cell(l.Application), cell(l.Client), cell(l.State), age(l.Age), pids(l.WaitsFor), interop.Identify(l.Key, database))
+			cell(l.User), cell(l.Application), cell(l.Client), cell(l.State), age(l.Age), pids(l.WaitsFor), toolOf(l.Key, database))
 	}
 	return t.Flush()
 }

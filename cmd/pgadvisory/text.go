@@ -6,7 +6,20 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/interop"
 )
+
+// toolOf names the tool whose key it is in that database, and is "" if none is known. The examples
+// of this repository have numbers that anybody may choose.
+func toolOf(key advisory.Key, database string) string {
+	tool := interop.Identify(key, database)
+	if strings.HasSuffix(tool, " of pgadvisory") {
+		return ""
+	}
+	return tool
+}
 
 // clean returns s as one line without control characters: clients choose the names that
 // are shown on somebody's terminal.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/pgadvisory/pgadvisory/inspect"
-	"github.com/pgadvisory/pgadvisory/interop"
 )
 
 var whoCommand = &command{
@@ -58,7 +57,7 @@ Exit code 1 if nobody holds it.
 				fmt.Fprintln(p.out, l)
 			}
 			if database, err := databaseName(ctx, db); err == nil {
-				if tool := interop.Identify(key, database); tool != "" {
+				if tool := toolOf(key, database); tool != "" {
 					fmt.Fprintf(p.out, "%v is the key of %s\n", key, tool)
 				}
 			}
