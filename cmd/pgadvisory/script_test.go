@@ -110,6 +110,9 @@ func TestEveryScriptIsOfASubcommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(names) == 0 {
+		t.Error("there are no scripts")
+	}
 	for _, name := range names {
 		about, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(name), ".txtar"), "-")
 		if named(about) == nil && topics[about] == "" {

@@ -57,7 +57,8 @@ func TestHundredRunsOfOneKey(t *testing.T) {
 // which it did not start everybody in time says nothing, and is not judged.
 func TestCronOnTenMachines(t *testing.T) {
 	const nodes = 10
-	ticks := number(t, "PGADVISORY_CRON_SECONDS", 4)
+	const cronSeconds = "PGADVISORY_CRON_SECONDS"
+	ticks := number(t, cronSeconds, 4)
 	url := pgtest.URL(t)
 	second := secondHere(t, url)
 	c := &cron{t: t, url: url, dir: t.TempDir(), hold: second * 8 / 10, slowest: make([]time.Duration, ticks)}
@@ -84,6 +85,9 @@ func TestCronOnTenMachines(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d ticks of %v; the slowest try of each took %v", judged, ticks, second, c.slowest)
+	if judged == 0 && os.Getenv(cronSeconds) != "" {
+		t.Errorf("no tick can be judged: this machine is too busy to be ten machines: %v", c.slowest)
+	}
 	if judged == 0 && !t.Failed() {
 		t.Skipf("this machine is too busy to be ten machines: %v", c.slowest)
 	}
