@@ -15,18 +15,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 )
 
-const (
-	checkTime = 30 * time.Second
-	// secondTime bounds the wait for a second connection.
-	secondTime = time.Second
-	// oldest is the oldest server that this library is for.
-	oldest = 120000
-)
+const checkTime = 30 * time.Second
 
 // Check looks whether the server behind db is fit for advisory locks: whether they are
 // real there, and what would take them away, keep them or refuse them when nobody
 // expects it. It takes two connections of the pool for a dozen round trips, and leaves
-// nothing on them.
+// neither a lock nor a setting on them. What a driver prepares of its own accord stays there,
+// as with any query: pgx keeps the statements that it has sent.
 //
 // The subjects of its findings are
 //
@@ -127,9 +122,7 @@ func (c *check) run(ctx context.Context, db *sql.DB) error {
 
 // probe looks for a pooler.
 func probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
-	wait, stop := context.WithTimeout(ctx, secondTime)
-	defer stop()
-	second, err := pooler.Open(wait, db)
+	second, err := pooler.Second(ctx, db)
 	if err != nil {
 		return false, err
 	}
@@ -163,8 +156,8 @@ func (c *check) pooler(first *pooler.Link, pid int64, sighted bool, err error) {
 func (c *check) server(version string, number int, recovery bool) {
 	words, _, _ := strings.Cut(version, ",")
 	c.report.add("PostgreSQL", OK, words, "")
-	if number < oldest {
-		c.report.add("version", Warning, fmt.Sprint(number), "This library is for PostgreSQL 12 and newer")
+	if number < lockfn.OldestServer {
+		c.report.add("version", Warning, fmt.Sprint(number), fmt.Sprintf("This library is for PostgreSQL %d and newer", lockfn.OldestServer/10000))
 	} else {
 		c.report.add("version", OK, fmt.Sprint(number), "")
 	}

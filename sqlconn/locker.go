@@ -26,9 +26,11 @@ import (
 // a hot standby, on what is not PostgreSQL, and behind a pooler that hands one session
 // to several clients, such as PgBouncer in transaction mode. That it looks for before the
 // first lock of a pool, for which it needs a second connection for some round trips. If
-// there is none within a second, or the check fails, it locks all the same, says so in the
-// event of the opened session, and makes the check when there is one, at most every ten
-// seconds; if locks then turn out to be fake, they are lost. [Locker.Ping] insists on it.
+// there is none within a second, or it does not answer within three, the Locker locks all the
+// same, says so in the event of the opened session, and makes the check when there is one, at
+// most every ten seconds; if locks then turn out to be fake, they are lost. [Locker.Ping]
+// insists on it. If it is its own connection that fails meanwhile, no session is opened, as
+// on any connection that fails.
 type Locker struct {
 	db       *sql.DB
 	settings advisory.LockerSettings
@@ -219,7 +221,7 @@ func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) e
 			query: func(ctx context.Context, conn *sql.Conn) error {
 				hs = nil
 				if gone.Load() {
-					return nil
+					return errNothingHeard
 				}
 				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(r.gate.key), func(rows *sql.Rows) error {
 					h, err := lockfn.ScanHolder(rows)

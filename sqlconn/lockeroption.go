@@ -104,6 +104,10 @@ func timesOf(s advisory.LockerSettings) times {
 	return t
 }
 
+// check bounds a check of the server on a session that holds locks: pings wait meanwhile, but
+// a far link takes some ten round trips.
+func (t times) check() time.Duration { return max(t.heartbeat, t.deadline/4) }
+
 func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
 	seconds := func(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
 	list := []lockfn.Setting{

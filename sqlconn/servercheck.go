@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// secondTime bounds the wait for the second connection that a check needs.
-	secondTime = time.Second
 	// probeTime bounds the check itself, of a session that is being opened.
 	probeTime = 3 * time.Second
 	// checkEvery is how often a check that could not be made is tried again.
@@ -56,22 +54,27 @@ func (e uncheckedError) Error() string {
 func (e uncheckedError) Unwrap() error { return e.error }
 
 // checkServer looks, on conn, whether locks are real, before it is used for anything else.
+// After another error than an uncheckedError conn is not fit for use: behind a pooler, say, or
+// with a lock on it.
 func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn) error {
-	wait, stop := context.WithTimeout(ctx, secondTime)
-	defer stop()
-	second, err := pooler.Open(wait, l.db)
+	second, err := pooler.Second(ctx, l.db)
 	if err != nil {
 		return uncheckedError{err}
 	}
 	defer second.Close()
-	return l.probe(ctx, conn, second, probeTime)
+	own := pooler.On(ctx, conn)
+	err = l.probe(ctx, own, second, probeTime)
+	if e, ok := errors.AsType[uncheckedError](err); ok && own.Doubt() {
+		return fmt.Errorf("look for a pooler: %w", e.error)
+	}
+	return err
 }
 
 // probe returns an [*advisory.UnsafeServerError] or an uncheckedError, if not nil.
-func (l *Locker) probe(ctx context.Context, conn *sql.Conn, second *pooler.Link, d time.Duration) error {
+func (l *Locker) probe(ctx context.Context, own, second *pooler.Link, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
-	_, err := pooler.Probe(ctx, pooler.On(conn).Exec, second.Exec)
+	_, err := pooler.Probe(ctx, own.Exec, second.Exec)
 	switch {
 	case err == nil:
 		remember(l.db)
@@ -84,7 +87,7 @@ func (l *Locker) probe(ctx context.Context, conn *sql.Conn, second *pooler.Link,
 // checkAgain makes the check that could not be made when the session was opened. If locks
 // turn out to be fake, the session is lost.
 func (l *Locker) checkAgain() error {
-	wait, stop := context.WithTimeout(context.Background(), secondTime)
+	wait, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() {
 		select {
@@ -93,7 +96,7 @@ func (l *Locker) checkAgain() error {
 		case <-wait.Done():
 		}
 	}()
-	second, err := pooler.Open(wait, l.db)
+	second, err := pooler.Second(wait, l.db)
 	if err != nil {
 		return uncheckedError{err}
 	}
@@ -111,15 +114,18 @@ func (l *Locker) checkAgain() error {
 		s.submit(&op{
 			query: func(ctx context.Context, conn *sql.Conn) error {
 				if !taken.CompareAndSwap(false, true) {
-					return nil
+					return errNothingHeard
 				}
 				defer second.Close()
-				// Within a heartbeat, for pings wait meanwhile.
-				result = l.probe(ctx, conn, second, l.times.heartbeat)
-				if errors.Is(result, advisory.ErrUnsafeServer) {
+				// The session holds locks: a statement on it is never ended, and its own
+				// deadline runs meanwhile.
+				own := pooler.On(ctx, conn)
+				result = l.probe(ctx, own, second, l.times.check())
+				if errors.Is(result, advisory.ErrUnsafeServer) || own.Doubt() {
 					return result
 				}
-				return nil
+				s.finish(nil, own.Answered(), nil, nil)
+				return errNothingHeard
 			},
 			done: func(_ bool, _ uint64, err error) { answer <- err },
 		})

@@ -240,7 +240,7 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 	// First, for behind a pooler the settings would be made on sessions of others.
 	if s.l.unchecked() {
 		err := s.l.checkServer(ctx, conn)
-		if errors.Is(err, advisory.ErrUnsafeServer) {
+		if _, ok := errors.AsType[uncheckedError](err); err != nil && !ok {
 			return nil, err
 		}
 		o.unchecked = err
@@ -263,7 +263,7 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 		return nil, err
 	}
 	o.bounded = !tcp || userTimeout != 0
-	if told, ok := pooler.On(conn).ToldPID(); ok {
+	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
 		o.proxied = told != int64(o.pid)
 	}
 	o.deadlock = time.Duration(deadlock) * time.Millisecond
@@ -281,7 +281,8 @@ func unsafeServer(recovery bool, version string) error {
 	return nil
 }
 
-// heard takes note of an answer to what was sent at that time. The mutex is held.
+// heard takes note of an answer to what was sent at that time; of none if that is zero. The
+// mutex is held.
 func (s *session) heard(sent time.Time) {
 	if sent.After(s.answered) {
 		s.answered = sent
@@ -339,6 +340,9 @@ func (s *session) sendOne(o *op) bool {
 			token, err = s.drawToken()
 		} else {
 			err = o.query(s.ctx, s.conn)
+			if err == errNothingHeard {
+				sent, err = time.Time{}, nil
+			}
 		}
 		if err == nil || lockfn.LinkGone(err) {
 			return s.finish([]*op{o}, sent, err, func(o *op) { o.tell(true, token, nil) })
@@ -352,6 +356,9 @@ func (s *session) sendOne(o *op) bool {
 		}
 	}
 }
+
+// errNothingHeard is what a query returns that sent nothing, or has told what it heard.
+var errNothingHeard = errors.New("nothing was heard of the server")
 
 func (s *session) drawToken() (token uint64, err error) {
 	err = s.conn.QueryRowContext(s.ctx, "SELECT "+lockfn.Token).Scan(&token)
@@ -538,18 +545,13 @@ func (s *session) ping() {
 // lookFor loses those sessions, which wait without end and so have no deadline, that the
 // server does not have any more.
 func (s *session) lookFor(plain map[int]*session) {
-	sent := time.Now()
 	var there []int
-	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Backends(slices.Collect(maps.Keys(plain))), nil, func(rows *sql.Rows) error {
+	if !s.ask(lockfn.Backends(slices.Collect(maps.Keys(plain))), func(rows *sql.Rows) error {
 		var pid int
 		err := rows.Scan(&pid)
 		there = append(there, pid)
 		return err
-	})
-	if err != nil && !lockfn.LinkGone(err) {
-		return // the next ping asks again
-	}
-	if !s.finish(nil, sent, err, nil) {
+	}) {
 		return
 	}
 	s.l.mu.Lock()
@@ -561,20 +563,25 @@ func (s *session) lookFor(plain map[int]*session) {
 	}
 }
 
+// ask asks what is asked again with the next ping, and reports whether there was an answer.
+func (s *session) ask(text string, row func(*sql.Rows) error) bool {
+	sent := time.Now()
+	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(text, nil, row)
+	if err != nil && !lockfn.LinkGone(err) {
+		return false
+	}
+	return s.finish(nil, sent, err, nil)
+}
+
 // yield has no more readers join a lock that somebody waits for on the server: there may
 // always be one.
 func (s *session) yield() {
 	wanted := map[advisory.Key]bool{}
-	sent := time.Now()
-	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.Wanted, nil, func(rows *sql.Rows) error {
+	if !s.ask(lockfn.Wanted, func(rows *sql.Rows) error {
 		l, err := lockfn.ScanHeld(rows)
 		wanted[l.Key] = true
 		return err
-	})
-	if err != nil && !lockfn.LinkGone(err) {
-		return // the next ping asks again
-	}
-	if !s.finish(nil, sent, err, nil) {
+	}) {
 		return
 	}
 	s.l.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/lib/pq"
+
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
 // A target is the server that the flags of a command say.
@@ -85,9 +87,6 @@ func newConnector(s settings) (c *connector, err error) {
 	return c, err
 }
 
-// oldest is the oldest server that the library works with.
-const oldest = 120000
-
 // look looks whether the server answers, and is new enough.
 func look(ctx context.Context, db *sql.DB) (version int, err error) {
 	var text string
@@ -99,8 +98,8 @@ func look(ctx context.Context, db *sql.DB) (version int, err error) {
 }
 
 func newEnough(version int, text string) error {
-	if version < oldest {
-		return fail(exitUnavailable, "the server is PostgreSQL %s, which is too old: pgadvisory needs %d or newer", text, oldest/10000)
+	if version < lockfn.OldestServer {
+		return fail(exitUnavailable, "the server is PostgreSQL %s, which is too old: pgadvisory needs %d or newer", text, lockfn.OldestServer/10000)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ func IsPostgreSQL(version string) bool {
 	return strings.HasPrefix(version, "PostgreSQL ") && !strings.Contains(version, "-YB-")
 }
 
+// OldestServer is the server_version_num of the oldest that this library is for.
+const OldestServer = 120000
+
 // ForCheck asks whether the server is in recovery, for its version as a number, how many
 // entries the lock table has and how many there is room for, whether the connection is one
 // of TCP, and for the session's pid.

@@ -12,14 +12,28 @@ import (
 
 // A Link is a connection to probe on. Not for several goroutines at once.
 type Link struct {
-	Conn  *sql.Conn
-	raw   bound.Driver
-	stuck <-chan struct{} // closed when the statement has returned that was walked away from
-	doubt bool
+	Conn     *sql.Conn
+	owner    context.Context // of its statements, if it is somebody else's connection
+	raw      bound.Driver
+	stuck    <-chan struct{} // closed when the statement has returned that was walked away from
+	doubt    bool
+	answered time.Time
 }
 
-// On returns the Link of a connection that somebody else closes.
-func On(conn *sql.Conn) *Link { return &Link{Conn: conn} }
+// On returns the Link of a connection that somebody else closes, and needs afterwards: its
+// statements end with ctx alone. One that ended in the middle with the ctx of Exec would have
+// the driver give the connection up. So Exec returns when the driver does.
+func On(ctx context.Context, conn *sql.Conn) *Link { return &Link{Conn: conn, owner: ctx} }
+
+// secondTime bounds the wait for the second connection of a probe.
+const secondTime = time.Second
+
+// Second is [Open] for the second connection, for which nobody waits for long.
+func Second(ctx context.Context, db *sql.DB) (*Link, error) {
+	ctx, stop := context.WithTimeout(ctx, secondTime)
+	defer stop()
+	return Open(ctx, db)
+}
 
 // Open takes a connection from a pool, before ctx ends.
 func Open(ctx context.Context, db *sql.DB) (*Link, error) {
@@ -34,14 +48,15 @@ func Open(ctx context.Context, db *sql.DB) (*Link, error) {
 	})
 	if err != nil {
 		if st := db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
-			return nil, fmt.Errorf("all %d connections of the pool are in use", st.MaxOpenConnections)
+			return nil, fmt.Errorf("all %d connections of the pool are in use: %w", st.MaxOpenConnections, err)
 		}
 		return nil, err
 	}
 	return l, nil
 }
 
-// Exec is an [Exec] that returns when ctx ends, whatever the driver does.
+// Exec is an [Exec] that returns when ctx ends, whatever the driver does. On a connection of
+// somebody else's, see [On], ctx is only looked at before.
 func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	if l.stuck != nil || ctx.Err() != nil {
 		return 0, bound.ErrNoAnswer
@@ -49,13 +64,24 @@ func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	done := make(chan struct{})
 	var n int64
 	var failed error
-	go func() {
+	sent := time.Now()
+	call := func() {
 		defer close(done)
 		n, failed = bound.Session{Ctx: ctx, On: l.Conn}.Exec(text)
-	}()
+	}
+	if l.owner != nil {
+		ctx = l.owner
+		call()
+	} else {
+		go call()
+	}
 	select {
 	case <-done:
-		if failed != nil && lockfn.SQLState(failed) == "" {
+		if failed == nil || lockfn.SQLState(failed) != "" {
+			l.answered = sent
+		}
+		// A statement that is cancelled keeps the lock that it has taken.
+		if failed != nil && (lockfn.SQLState(failed) == "" || lockfn.Canceled(failed)) {
 			l.doubt = true
 		}
 		return n, failed
@@ -64,6 +90,12 @@ func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 		return 0, bound.ErrNoAnswer
 	}
 }
+
+// Doubt reports whether it is not known what the session holds, or whether it is there.
+func (l *Link) Doubt() bool { return l.doubt }
+
+// Answered is when the last statement that was answered was sent; zero if there was none.
+func (l *Link) Answered() time.Time { return l.answered }
 
 // GiveUp closes the network connection below a statement that does not return.
 func (l *Link) GiveUp() { l.raw.Close() }
