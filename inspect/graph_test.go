@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -96,24 +95,6 @@ func TestGraphOfMany(t *testing.T) {
 	}
 	if g := newGraph(locks, nil); len(g.Nodes) != maxNodes || g.LeftOut+maxNodes < 900 {
 		t.Errorf("%d nodes, %d left out", len(g.Nodes), g.LeftOut)
-	}
-}
-
-func TestCircle(t *testing.T) {
-	for _, c := range []struct {
-		waitsFor map[int][]int
-		pid      int
-		want     string
-	}{
-		{map[int][]int{1: {2}, 2: {1}}, 1, "[1 2]"},
-		{map[int][]int{1: {2}, 2: {3}, 3: {1, 2}}, 1, "[1 2 3]"},
-		{map[int][]int{1: {2}, 2: {3}, 3: {2}}, 1, "[]"}, // it only waits for a circle
-		{map[int][]int{1: {0}, 0: {1}}, 1, "[]"},         // prepared transactions wait for nobody
-		{map[int][]int{1: {1}}, 1, "[1]"},
-	} {
-		if got := fmt.Sprint(circle(c.waitsFor, c.pid)); got != c.want {
-			t.Errorf("%v from %d: %s, not %s", c.waitsFor, c.pid, got, c.want)
-		}
 	}
 }
 

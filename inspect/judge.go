@@ -59,7 +59,7 @@ func judge(locks []Lock, h here, after time.Duration) []Suspect {
 			if l.Age >= after {
 				add(prepared(own))
 			}
-		case len(l.Hidden) > 0:
+		case slices.Contains(l.Hidden, "state"):
 			unseen = append(unseen, own...)
 		case l.State == "disabled":
 			disabled = append(disabled, own...)
@@ -197,74 +197,6 @@ func longWait(key advisory.Key, held, ws []Lock, oldest Lock) Suspect {
 	return s
 }
 
-// circles finds sessions that wait for each other: each session is in one circle at most.
-func circles(locks []Lock) (suspects []Suspect) {
-	waitsFor := map[int][]int{}
-	for _, l := range locks {
-		if l.PID != 0 && len(l.WaitsFor) > 0 {
-			waitsFor[l.PID] = l.WaitsFor
-		}
-	}
-	told := map[int]bool{}
-	for _, l := range locks {
-		if told[l.PID] {
-			continue
-		}
-		circle := circle(waitsFor, l.PID)
-		if circle == nil {
-			continue
-		}
-		s := Suspect{Kind: Circle}
-		var last Lock
-		for _, l := range locks {
-			if !slices.Contains(circle, l.PID) {
-				continue
-			}
-			told[l.PID] = true
-			if l.Granted {
-				s.Locks = append(s.Locks, l)
-			} else if last.PID == 0 || l.Since.After(last.Since) {
-				last = l
-			}
-		}
-		s.Why = fmt.Sprintf("The sessions of %s wait for each other. The server ends such a deadlock after deadlock_timeout, 1 s by default, and waits of this library end it within three; if you see it again, nobody does.", pids(circle))
-		s.Do = "Look again. If it is still there, cancel one of the waits: the one that began last, say."
-		if last.PID != 0 {
-			s.PID = last.PID
-			s.SQL = onSession("pg_cancel_backend", last)
-		}
-		suspects = append(suspects, s)
-	}
-	return suspects
-}
-
-// circle returns the sessions of a shortest circle through pid, in the order in which they
-// wait, or nil.
-func circle(waitsFor map[int][]int, pid int) []int {
-	from := map[int]int{}
-	queue := []int{pid}
-	for len(queue) > 0 {
-		p := queue[0]
-		queue = queue[1:]
-		for _, q := range waitsFor[p] {
-			if q == pid {
-				path := []int{p}
-				for p != pid {
-					p = from[p]
-					path = append(path, p)
-				}
-				slices.Reverse(path)
-				return path
-			}
-			if _, seen := from[q]; !seen && q != 0 {
-				from[q] = p
-				queue = append(queue, q)
-			}
-		}
-	}
-	return nil
-}
-
 // byHolder groups held locks by session or prepared transaction, in their order.
 func byHolder(held []Lock) [][]Lock {
 	type holder struct {
@@ -295,16 +227,16 @@ func keysOf(m map[advisory.Key][]Lock) []advisory.Key {
 	return keys
 }
 
-// terminate is the SQL that ends the session of l, if it still is in the state in which it
-// was seen: pids are used again.
 func terminate(l Lock) string { return onSession("pg_terminate_backend", l) }
 
+// onSession is the SQL that does it to the session of l, if it still is in the state in which it
+// was seen: sessions go on, and pids are used again. So there is none if that was not seen.
 func onSession(function string, l Lock) string {
-	s := fmt.Sprintf("SELECT pg_catalog.%s(pid) FROM pg_catalog.pg_stat_activity WHERE pid = %d", function, l.PID)
-	if !l.StateSince.IsZero() {
-		s += " AND state_change = '" + l.StateSince.UTC().Format("2006-01-02 15:04:05.999999") + "+00'"
+	if l.StateSince.IsZero() {
+		return ""
 	}
-	return s + ";"
+	return fmt.Sprintf("SELECT pg_catalog.%s(pid) FROM pg_catalog.pg_stat_activity WHERE pid = %d AND state_change = '%s+00';",
+		function, l.PID, l.StateSince.UTC().Format("2006-01-02 15:04:05.999999"))
 }
 
 // client says what can be known of the client of an idle session.

@@ -46,7 +46,9 @@ type page struct {
 	Held, Sessions, Waits  int // all of them
 	MoreHolders, MoreWaits int // left out
 	MoreSuspects           int
-	Hidden                 int // sessions of which something is hidden
+	Hidden                 int  // sessions whose client, state and times are hidden
+	Nameless               bool // the lock table is full: no role can be named
+	Cards                  []Suspect
 	Graph                  *graph
 }
 
@@ -60,9 +62,10 @@ func newPage(s *snapshot, refresh int, after string) *page {
 		} else {
 			p.Waiters = append(p.Waiters, l)
 		}
-		if len(l.Hidden) > 0 {
+		if slices.Contains(l.Hidden, "state") {
 			hidden[l.PID] = true
 		}
+		p.Nameless = p.Nameless || slices.Contains(l.Hidden, "user")
 	}
 	p.Held, p.Sessions, p.Waits, p.Hidden = len(p.Holders), len(holders), len(p.Waiters), len(hidden)
 
@@ -70,6 +73,7 @@ func newPage(s *snapshot, refresh int, after string) *page {
 	slices.SortStableFunc(p.Waiters, func(a, b Lock) int { return a.Since.Compare(b.Since) })
 	p.Holders, p.MoreHolders = first(p.Holders, maxRows)
 	p.Waiters, p.MoreWaits = first(p.Waiters, maxRows)
+	p.Cards, p.MoreSuspects = first(s.Suspects, maxCards)
 
 	suspect := map[id]bool{}
 	for _, x := range s.Suspects {
@@ -81,13 +85,6 @@ func newPage(s *snapshot, refresh int, after string) *page {
 	}
 	p.Graph = newGraph(s.Locks, suspect)
 	return p
-}
-
-// Cards are the suspects that are shown.
-func (p *page) Cards() []Suspect {
-	var cards []Suspect
-	cards, p.MoreSuspects = first(p.Suspects, maxCards)
-	return cards
 }
 
 // Link is the address of the page, or of a form of it, with what was asked for.

@@ -44,7 +44,10 @@ type Suspect struct {
 	Waiters []Lock // who wait for these keys
 	Why     string // what was seen, and what is inferred from it
 	Do      string // in words
-	SQL     string // to paste into psql; it does nothing if the session has gone on since. "" if there is nothing to run
+	// SQL to paste into psql. What ends a session or cancels its wait does nothing if the
+	// session has gone on since. "" if there is nothing to run, or if this role may not see what it
+	// would take to tell that.
+	SQL string
 }
 
 // String says it in a few lines.
