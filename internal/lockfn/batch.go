@@ -33,18 +33,21 @@ func (r Request) code() int {
 	return i
 }
 
-// Batch answers many requests in one round trip, in their order. It is to be
-// prepared once on the session of that pid; on another, behind a pooler, it does nothing. Its parameters are made by [BatchArgs]; its one row is
-// the pid of the session, a letter t or f for each request, and a fencing token, or
-// 0 if fencing is off or nothing was granted.
+// Batch answers many requests in one round trip. It is to be prepared once, on the session
+// of that pid: on another, behind a pooler, it does nothing. [BatchArgs] makes its
+// parameters.
+//
+// Its one row is the pid of the session that answered; a letter t or f for each request, in
+// their order, or none on another session; and a fencing token, or 0 if fencing is off or
+// nothing was granted.
 //
 // A token is a transaction id that was drawn after the last grant, so that it is above
 // that of any earlier holder of any of the keys; and it is made durable before it
 // is answered, by a message in the write-ahead log, since an id that was only assigned
 // may be assigned again after a crash.
 //
-// The rows come, and are answered, in the order of the arrays: there is no sort, which
-// together with codes of integers makes a key less than half as dear as it was otherwise.
+// The order is that of the arrays, from which the rows come: nothing sorts them. Together with
+// codes that are integers, that halves the price of a key.
 func Batch(fencing bool, pid int) string {
 	token := "0::pg_catalog.int8"
 	if fencing {

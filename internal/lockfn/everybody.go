@@ -50,16 +50,26 @@ FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
 LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
 
-// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full: it
-// reads no relation that the databases share, for a lock on one of those takes a place in that table.
-var EverybodyBare = strings.NewReplacer(
+// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is
+// full. To read a relation or a view takes a lock on it. A few locks on relations of its
+// database each session has a place of its own for; one on a relation that all databases share, as
+// pg_database and pg_authid are, takes a place in the table. So it reads functions.
+var EverybodyBare = strings.NewReplacer(bare...).Replace(Everybody)
+
+// bare are the replacements, of each text by the next.
+var bare = []string{
+	// The view reads nothing else, but its own lock is one of the few.
 	"pg_catalog.pg_locks l", "pg_catalog.pg_lock_status() l",
+	// This looks the database up in pg_database.
 	advisoryHere, "l.locktype = 'advisory' AND l.database = (SELECT s.datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)",
+	// The view joins pg_database and pg_authid.
 	"pg_catalog.pg_stat_activity a", "pg_catalog.pg_stat_get_activity(NULL) a",
+	// So does this one.
 	"pg_catalog.pg_prepared_xacts p", "pg_catalog.pg_prepared_xact() p",
+	// The names come of pg_authid: the functions have none.
 	"coalesce(a.usename::pg_catalog.text, p.owner::pg_catalog.text, '')", "''",
 	"p.gid, p.owner, p.prepared", "p.gid, p.prepared",
-).Replace(Everybody)
+}
 
 // A Row is one of [Everybody].
 type Row struct {

@@ -13,6 +13,12 @@ const Held = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.obj
 // HeldOn is [Held] with a row more, of the session's pid; [ScanHeldOn] reads a row.
 const HeldOn = "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8, 0::pg_catalog.int8, 0::pg_catalog.int4, '' UNION ALL (" + Held + ")"
 
+// ScanHeld reads a row of [Held].
+func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {
+	l, _, err := ScanHeldOn(rows)
+	return l, err
+}
+
 // ScanHeldOn reads a row of [HeldOn]: a lock, or the pid if that is not 0.
 func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 	var (
@@ -23,26 +29,10 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 	if err := rows.Scan(&classid, &objid, &objsubid, &mode); err != nil {
 		return advisory.HeldLock{}, 0, err
 	}
-	if objsubid == 0 {
+	if objsubid == 0 { // of no lock
 		return advisory.HeldLock{}, int(classid), nil
 	}
 	return advisory.HeldLock{Key: tag{uint32(classid), uint32(objid), objsubid}.key(), Mode: modeOf(mode)}, 0, nil
-}
-
-// ScanHeld reads a row of [Held].
-func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {
-	var (
-		classid, objid int64
-		objsubid       int
-		mode           string
-	)
-	if err := rows.Scan(&classid, &objid, &objsubid, &mode); err != nil {
-		return advisory.HeldLock{}, err
-	}
-	return advisory.HeldLock{
-		Key:  tag{uint32(classid), uint32(objid), objsubid}.key(),
-		Mode: modeOf(mode),
-	}, nil
 }
 
 // Holders lists who holds a key, given by [HoldersArgs]; [ScanHolder] reads a row.
