@@ -62,9 +62,6 @@ func waitsOf(locks []inspect.Lock) *waits {
 	g := &waits{of: map[int][]inspect.Lock{}, blockers: map[int][]int{}, blocked: map[int][]int{}}
 	for _, l := range locks {
 		g.of[l.PID] = append(g.of[l.PID], l)
-		if l.Granted && len(l.WaitsFor) == 0 {
-			continue
-		}
 		for _, pid := range l.WaitsFor {
 			g.add(l.PID, pid)
 		}
