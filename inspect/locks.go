@@ -21,7 +21,7 @@ import (
 // One that is made in slices begins anew with each slice, so its Since is young.
 //
 // When the server's lock table is full it works without the names of roles, on a connection that is
-// open already; for a new one there is no room.
+// open already, and has looked at the server before; for a new one there is no room.
 func Locks(ctx context.Context, db DB) ([]Lock, error) {
 	locks, err := list(ctx, db, lockfn.Everybody)
 	if err = lockfn.Meaning(err); errors.Is(err, advisory.ErrLockTableFull) {
