@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 )
 
@@ -65,6 +66,9 @@ func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn) error {
 	own := pooler.On(ctx, conn)
 	err = l.probe(ctx, own, second, probeTime)
 	if e, ok := errors.AsType[uncheckedError](err); ok && own.Doubt() {
+		if lockfn.Canceled(e.error) { // not wrapped: callers would begin again at once, and for ever
+			return fmt.Errorf("look for a pooler (is statement_timeout too short?): %v", e.error)
+		}
 		return fmt.Errorf("look for a pooler: %w", e.error)
 	}
 	return err
