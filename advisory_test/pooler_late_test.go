@@ -34,7 +34,7 @@ func TestLateServerCheckOnAFarLink(t *testing.T) {
 				}
 				frozen := make(<-chan struct{})
 				if how == "far" {
-					link.Delay(80 * time.Millisecond) // ten round trips are more than some heartbeats
+					link.Delay(60 * time.Millisecond) // ten round trips are three heartbeats
 				} else {
 					frozen = link.FreezeOn(func(m proxy.Message) bool {
 						return m.Direction == proxy.Up && strings.Contains(m.Text, "pg_stat_activity")
