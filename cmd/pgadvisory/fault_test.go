@@ -339,34 +339,65 @@ func TestNoHoldingOnWithoutACommand(t *testing.T) {
 	})
 }
 
-// A server that does not answer keeps the end of a transaction from coming, for a while, and
+// A server that does not answer keeps the end of a transaction from coming for a while, and
 // nobody who is in a hurry.
 func TestReleaseIsBounded(t *testing.T) {
 	t.Parallel()
-	for _, hurry := range []bool{false, true} {
-		t.Run(fmt.Sprintf("hurry=%v", hurry), func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.NewServer(t)
-			p := pgadvisory(t, server.URL(), under([]string{"--scope", "transaction"}, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
-			child := p.pid()
-			if err := server.Pause(); err != nil {
-				t.Fatal(err)
-			}
-			defer server.Resume()
-			syscall.Kill(child, syscall.SIGKILL)
-			want := exitLost
-			if hurry {
-				want = exitSignal + int(syscall.SIGINT)
-				for range 2 {
-					time.Sleep(300 * time.Millisecond)
-					p.cmd.Process.Signal(syscall.SIGINT)
-				}
-			}
-			if code := p.ends(); code != want {
-				t.Errorf("exit code %d: %s", code, p.stderr)
-			}
-		})
+	server := pgtest.NewServer(t)
+	p := pgadvisory(t, server.URL(), under([]string{"--scope", "transaction"}, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
+	child := p.pid()
+
+	pingLimit = 500 * time.Millisecond // here; p is another process
+	in, out := make(chan request), make(chan answer, 10)
+	k := &keep{order: order{Key: advisory.Int64(2), Transaction: true}, in: in, out: answers(out)}
+	var err error
+	if k.order.Settings, err = parseSettings(server.URL()); err != nil {
+		t.Fatal(err)
 	}
+	done := make(chan error, 1)
+	go func() { done <- k.transaction() }()
+	select {
+	case a := <-out:
+		if a.Held == nil {
+			t.Fatalf("%+v", a)
+		}
+	case err := <-done:
+		t.Fatal(err)
+	}
+
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Resume()
+	in <- request{Child: 1 << 30}
+	in <- request{Ended: true}
+	syscall.Kill(child, syscall.SIGKILL)
+	for range 2 {
+		time.Sleep(300 * time.Millisecond)
+		p.cmd.Process.Signal(syscall.SIGINT)
+	}
+	if code := p.ends(); code != exitSignal+int(syscall.SIGINT) {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("it is released, as it says")
+		}
+	case <-time.After(patience):
+		t.Error("the transaction does not end")
+	}
+}
+
+// answers is where a keeper says its words to c.
+func answers(c chan<- answer) *json.Encoder {
+	r, w := io.Pipe()
+	go func() {
+		for a := range listen[answer](r) {
+			c <- a
+		}
+	}()
+	return json.NewEncoder(w)
 }
 
 // A server that stops, or does not answer any more, is a loss too.

@@ -136,7 +136,8 @@ func (f *front) acquire() (*held, error) {
 const releaseLimit = 30 * time.Second
 
 // release has the lock released, which may take until it was held for long enough. A signal that
-// ends others cuts that short, and a second one gives up.
+// ends others cuts that short, and a second one gives up: the connection is closed, and the lock is
+// free when the server learns of it.
 //
 // If the lock is lost only now, that is told, and is no error: the command was under it.
 func (f *front) release() error {
@@ -151,6 +152,7 @@ func (f *front) release() error {
 				continue
 			}
 			if now {
+				f.keeper.Process.Kill() // which closes its connections
 				return signalError{s.(syscall.Signal)}
 			}
 			now = true
@@ -158,6 +160,7 @@ func (f *front) release() error {
 			limit = time.After(within)
 		case <-limit:
 			if late {
+				f.keeper.Process.Kill()
 				return fail(exitLost, "lock %v: it is not known whether it is released: no answer within %v", f.order.Key, within)
 			}
 			late = true

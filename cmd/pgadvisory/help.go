@@ -86,7 +86,8 @@ A negative number looks like a flag. Write -- before it: pgadvisory who -- -7
   69    the server cannot be reached, or cannot be used: a hot standby, a pooler in transaction
         mode, older than PostgreSQL 12
   71    the system refused something, such as a new process
-  75    run: the lock was lost while the command ran, and the command was ended
+  75    run: the lock was lost while the command ran, and the command was ended; or its release is
+        in doubt
   77    wrong password, or no right to do it
   126   run: the command cannot be run
   127   run: there is no such command

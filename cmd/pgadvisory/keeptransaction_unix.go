@@ -13,10 +13,9 @@ import (
 )
 
 // The transaction is asked whether it is still there so often, and must answer within.
-const (
-	pingEvery = 500 * time.Millisecond
-	pingLimit = 10 * time.Second
-)
+const pingEvery = 500 * time.Millisecond
+
+var pingLimit = 10 * time.Second // less in a test
 
 // transaction holds the lock in an open transaction.
 func (k *keep) transaction() error {
@@ -46,7 +45,7 @@ func (k *keep) transaction() error {
 		granted = true
 		acquired()
 		held.Waited = time.Since(start)
-		return k.inTransaction(held, tx, func() { time.AfterFunc(pingLimit, func() { giveUp(errSilent) }) })
+		return k.inTransaction(held, tx, func() { time.AfterFunc(pingLimit, func() { giveUp(errSilent()) }) })
 	}, calls...)
 	if !granted {
 		acquired()
@@ -89,7 +88,7 @@ func (k *keep) inTransaction(h held, tx *sql.Tx, ends func()) error {
 	return err
 }
 
-var errSilent = fmt.Errorf("no answer from the server for %v", pingLimit)
+func errSilent() error { return fmt.Errorf("no answer from the server for %v", pingLimit) }
 
 // ask runs a statement. A driver may not return on a link that swallows packets, and is then
 // left behind.
@@ -103,6 +102,6 @@ func ask(tx *sql.Tx, statement string) error {
 	case err := <-answered:
 		return err
 	case <-time.After(pingLimit):
-		return errSilent
+		return errSilent()
 	}
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +22,17 @@ func TestMain(m *testing.M) {
 
 // tempDir is there for all tests together.
 var tempDir string
+
+// built is the program as users have it. The one that is in PATH on a terminal is the test binary:
+// it may have the race detector in it, and is too slow for crowds and scripts then.
+var built = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(tempDir, "pgadvisory")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return path, nil
+})
 
 // closing closes the servers when the tests have run.
 type closing struct{ *testing.M }

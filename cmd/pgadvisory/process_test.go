@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,17 +27,6 @@ type process struct {
 	lines  chan string
 	stderr *strings.Builder
 }
-
-// built is the program as users have it. The one of the scripts, which is the test binary, may
-// have the race detector in it, and is too slow for crowds.
-var built = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(tempDir, "pgadvisory")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return path, nil
-})
 
 // pgadvisory starts one.
 func pgadvisory(t *testing.T, url string, args ...string) *process {
@@ -108,6 +95,15 @@ func (p *process) pid() int {
 // ends waits for its end and returns the exit code, -1 after a signal.
 func (p *process) ends() int {
 	p.t.Helper()
+	code, err := p.wait()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return code
+}
+
+// wait is ends for any goroutine.
+func (p *process) wait() (code int, err error) {
 	ended := make(chan struct{})
 	go func() {
 		for range p.lines {
@@ -117,10 +113,9 @@ func (p *process) ends() int {
 	}()
 	select {
 	case <-ended:
-		return p.cmd.ProcessState.ExitCode()
+		return p.cmd.ProcessState.ExitCode(), nil
 	case <-time.After(patience):
-		p.t.Fatalf("%v does not end; %s", p.cmd, p.stderr)
-		return 0
+		return 0, fmt.Errorf("%v does not end; %s", p.cmd, p.stderr)
 	}
 }
 

@@ -28,6 +28,10 @@ import (
 // IDLE is the pid of a session that has no lock.
 func TestScripts(t *testing.T) {
 	server := pgtest.SharedServer(t)
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
@@ -46,6 +50,7 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			e.Values["db"] = db
+			e.Setenv("PATH", filepath.Dir(program)+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Setenv("DATABASE_URL", u)
 			parsed, err := url.Parse(u)
 			if err != nil {

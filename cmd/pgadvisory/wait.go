@@ -68,7 +68,7 @@ was free a moment ago: somebody else may have it again. To do something under it
 }
 
 // answerLimit is for how long after the time to wait has passed the server may take to answer.
-const answerLimit = 5 * time.Second
+const answerLimit = 3 * time.Second
 
 var (
 	errInTime     = errors.New("not free in time")

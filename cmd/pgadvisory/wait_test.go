@@ -30,7 +30,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("wait -v said %q", text)
 	}
 
-	waits := pgadvisory(t, url, "wait", "-w", "2", "1")
+	waits := pgadvisory(t, url, "wait", "-w", "1", "1")
 	watch := pgadvisory(t, url, "ls", "--watch", "--every", "0.05")
 	watch.line()
 	time.Sleep(200 * time.Millisecond) // wait is connected
