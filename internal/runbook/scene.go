@@ -161,7 +161,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 		return err
 	}
 	defer admin.Close()
-	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+	limit, stop := context.WithTimeout(ctx, 30*time.Second) // not of the statement
 	defer stop()
 	for waits := false; !waits; time.Sleep(20 * time.Millisecond) {
 		select {
@@ -169,7 +169,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 			return fmt.Errorf("%s did not wait for %s: %w", application, query, err)
 		default:
 		}
-		if err := admin.QueryRowContext(ctx, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'", application).Scan(&waits); err != nil {
+		if err := admin.QueryRowContext(limit, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'", application).Scan(&waits); err != nil {
 			return fmt.Errorf("wait until %s waits: %w", application, err)
 		}
 	}
