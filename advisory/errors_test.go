@@ -51,7 +51,7 @@ func TestNotAcquiredError(t *testing.T) {
 		t.Error("it is not the error of its ctx")
 	}
 	want := "pgadvisory: lock not acquired: 12:34 (shared) after 2s: context deadline exceeded; " +
-		"held by pid 812, user app, application billing, client 10.0.0.7:50412, since 2026-03-01T12:00:00Z and a prepared transaction"
+		"held by pid 812, user app, application billing, client 10.0.0.7:50412, in this state since 2026-03-01T12:00:00Z and a prepared transaction"
 	if full.Error() != want {
 		t.Errorf("got  %s\nwant %s", full, want)
 	}

@@ -21,7 +21,7 @@ type Holder struct {
 }
 
 // String says who it is in one line, such as "pid 812, user app, application
-// billing, client 10.0.0.7:50412, since 2026-03-01T12:00:00Z".
+// billing, client 10.0.0.7:50412, in this state since 2026-03-01T12:00:00Z".
 func (h Holder) String() string {
 	if h.PID == 0 {
 		return "a prepared transaction"
@@ -39,7 +39,7 @@ func (h Holder) String() string {
 		}
 	}
 	if !h.Since.IsZero() {
-		fmt.Fprintf(&b, ", since %s", h.Since.Format(time.RFC3339))
+		fmt.Fprintf(&b, ", in this state since %s", h.Since.Format(time.RFC3339))
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -49,10 +50,10 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	case fn == nil:
 		err = errors.New("fn is nil")
 	}
-	var conn C
-	if err == nil {
-		conn, err = opened(ctx, open)
+	if err != nil {
+		return false, lockfn.Error("lock", k, s.Mode, err)
 	}
+	conn, err := opened(ctx, open)
 	if err != nil {
 		return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 	}
@@ -71,9 +72,18 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		return false, err
 	}
 
+	var driver bound.Driver
+	conn.Raw(driver.Keep)
 	since := time.Now()
 	defer func() {
-		if uerr := unlock(ctx, conn, k, s, since); uerr != nil {
+		uerr := unlock(ctx, conn, k, s, since)
+		switch {
+		case uerr == nil:
+		case errors.Is(uerr, sql.ErrConnDone) && driver.Valid():
+			err = errors.Join(err, fmt.Errorf("%w: fn closed it, so that it went back to its pool and holds the lock still: leave that to Do", uerr))
+		case errors.Is(uerr, sql.ErrConnDone): // not all drivers say which it is
+			err = errors.Join(err, fmt.Errorf("%w, or fn closed the connection, which is left to Do, and it went back to its pool with the lock: %w", advisory.ErrLost, uerr))
+		default:
 			hung = errors.Is(uerr, bound.ErrNoAnswer)
 			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
 		}

@@ -38,6 +38,9 @@ func none(key advisory.Key, mode advisory.Mode) *handle {
 	return h
 }
 
+// String is the key and the mode.
+func (h *handle) String() string { return fmt.Sprintf("%s (%v)", h.key, h.Mode()) }
+
 func (h *handle) Key() advisory.Key        { return h.key }
 func (h *handle) Token() uint64            { return h.token }
 func (h *handle) Context() context.Context { return h.ctx }

@@ -96,6 +96,9 @@ func (l *Locker) frontSession() (*session, error) {
 
 // ready looks at the arguments of a call.
 func (l *Locker) ready(opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
+	if l.gates == nil {
+		return advisory.Settings{}, errors.New("a Locker is made by NewLocker")
+	}
 	if l.bad != nil {
 		return advisory.Settings{}, l.bad
 	}

@@ -57,8 +57,16 @@ func (l *Locker) spareSession() *session {
 	if len(l.sessions) >= l.settings.MaxConns || l.closed || l.noMore.After(time.Now()) {
 		return nil
 	}
-	if st := l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
-		return nil // better to poll than to wait for a connection
+	if st := l.db.Stats(); st.MaxOpenConnections > 0 {
+		taken := st.InUse
+		for s := range l.sessions {
+			if !s.open {
+				taken++ // soon
+			}
+		}
+		if taken >= st.MaxOpenConnections-1 {
+			return nil // better to poll than to take the last connection, which work under a lock may need
+		}
 	}
 	return l.newSession()
 }

@@ -42,6 +42,9 @@ func none(key advisory.Key, m advisory.Mode) *hold {
 	return h
 }
 
+// String is the key and the mode.
+func (h *hold) String() string { return fmt.Sprintf("%s (%v)", h.key, h.Mode()) }
+
 func (h *hold) Key() advisory.Key        { return h.key }
 func (h *hold) Token() uint64            { return h.token }
 func (h *hold) Context() context.Context { return h.ctx }

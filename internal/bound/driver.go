@@ -31,6 +31,16 @@ func (d *Driver) Close() {
 	}
 }
 
+// Valid reports whether the driver takes its connection for a good one.
+func (d *Driver) Valid() bool {
+	c, ok := d.conn.Load().(driverConn)
+	if !ok {
+		return false
+	}
+	v, ok := c.Conn.(driver.Validator)
+	return ok && v.IsValid()
+}
+
 // Discard destroys a connection, and with it whatever it holds.
 //
 // Below database/sql there may be another pool, to which a closed connection only goes

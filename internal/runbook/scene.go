@@ -166,7 +166,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 	for waits := false; !waits; time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-answer:
-			return fmt.Errorf("%s did not wait for %s: %w", application, query, err)
+			return fmt.Errorf("%s did not wait for %s: %v", application, query, err)
 		default:
 		}
 		if err := admin.QueryRowContext(limit, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'", application).Scan(&waits); err != nil {
