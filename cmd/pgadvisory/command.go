@@ -60,13 +60,37 @@ func named(name string) *command {
 func (c *command) parse(p *program, args []string) func(ctx context.Context) error {
 	flags := c.flagSet()
 	run := c.setup(p, flags)
-	switch err := flags.Parse(args); {
+	switch err := flags.Parse(beforeNumber(flags, args)); {
 	case err == flag.ErrHelp:
 		return func(context.Context) error { c.tell(p.out); return nil }
 	case err != nil:
 		return func(context.Context) error { return usage("%s: %v: see pgadvisory help %s", c.name, err, c.name) }
 	}
 	return func(ctx context.Context) error { return run(ctx, flags.Args()) }
+}
+
+// beforeNumber writes the -- before a negative number that is the first argument: half of all
+// keys are negative, and no flag is a number.
+func beforeNumber(flags *flag.FlagSet, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		name := strings.TrimLeft(args[i], "-")
+		switch {
+		case !strings.HasPrefix(args[i], "-") || name == "":
+			return args
+		case name[0] >= '0' && name[0] <= '9':
+			return slices.Insert(slices.Clone(args), i, "--")
+		case strings.Contains(name, "="):
+			continue
+		}
+		f := flags.Lookup(name)
+		if f == nil {
+			return args
+		}
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
+			i++ // its value
+		}
+	}
+	return args
 }
 
 func (c *command) flagSet() *flag.FlagSet {

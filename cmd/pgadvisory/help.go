@@ -73,7 +73,6 @@ set, for the command may need them; not what came by -d.
   hashtextextended:0:foo   the same in 64 bits: pg_advisory_lock(hashtextextended('foo', 0))
 
 Locks belong to one database: in another database of the server, the same key is another lock.
-A negative number looks like a flag. Write -- before it: pgadvisory who -- -7
 "pgadvisory key" tells a key in all its forms.
 `,
 	"exit-codes": `What the exit codes say:

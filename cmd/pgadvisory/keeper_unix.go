@@ -99,7 +99,7 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 			return nil
 		case <-lost:
 			err := cause()
-			k.say(answer{Lost: strings.TrimPrefix(err.Error(), "pgadvisory: ")})
+			k.say(answer{Lost: k.order.Key.String() + ": " + strings.TrimPrefix(err.Error(), "pgadvisory: ")})
 			if due == nil {
 				k.seeToTheEnd(group)
 			}

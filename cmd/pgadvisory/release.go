@@ -71,6 +71,9 @@ func (p *program) release(ctx context.Context, db *sql.DB, pid int, cancel, yes 
 	for _, l := range locks {
 		fmt.Fprintln(p.err, l)
 	}
+	if cancel && strings.HasPrefix(locks[0].State, "idle") {
+		return fail(exitNo, "pid %d is idle: there is no statement to cancel, and its lock stays; without --cancel the session is ended", pid)
+	}
 	function, what, done := "pg_terminate_backend", "Terminate this session", "terminated"
 	if cancel {
 		function, what, done = "pg_cancel_backend", "Cancel its statement", "cancelled"
