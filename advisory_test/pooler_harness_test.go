@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -14,18 +12,7 @@ import (
 
 // poolerRounds is how often a check is made in each of the settings below: a few times, or
 // as often as PGADVISORY_POOLER_ROUNDS says.
-func poolerRounds(t testing.TB) int {
-	t.Helper()
-	s := os.Getenv("PGADVISORY_POOLER_ROUNDS")
-	if s == "" {
-		return 5
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("PGADVISORY_POOLER_ROUNDS is %q, not a number of rounds", s)
-	}
-	return n
-}
+func poolerRounds(t testing.TB) int { return number(t, "PGADVISORY_POOLER_ROUNDS", 2) }
 
 // A pooling is a way in which PgBouncer hands out sessions of the server.
 type pooling struct {
