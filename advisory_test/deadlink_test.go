@@ -56,7 +56,7 @@ func (l proxiedLink) revive() { l.Thaw() }
 // Statements of a wait, to die at.
 const (
 	aSlice   = "pg_catalog.pg_advisory_xact_lock("
-	aTry     = "*/ SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN"
+	aTry     = "*/ SELECT pg_catalog.generate_series(1, CASE WHEN"
 	theNames = "pg_stat_activity"
 )
 

@@ -143,7 +143,10 @@ func (l *line) run(c deadCall) (late time.Duration) {
 	go func() {
 		select {
 		case <-l.dead:
-		case <-l.Context().Done():
+		case <-returned:
+			return
+		case <-time.After(2 * patience): // the statement at which it was to die is not sent any more
+			end(nil)
 			return
 		}
 		select {

@@ -29,7 +29,10 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 // giveBack releases, at once, locks that were taken in vain.
 func giveBack(locks advisory.Locks) {
 	for _, l := range locks {
-		l.(*handle).settings.HoldAtLeast = 0
+		h := l.(*handle)
+		h.hold.gate.l.mu.Lock() // a loss may be told of just now
+		h.settings.HoldAtLeast = 0
+		h.hold.gate.l.mu.Unlock()
 	}
 	locks.Unlock()
 }
