@@ -30,6 +30,16 @@ func answer(t testing.TB, h http.Handler, method, target string) (*http.Response
 	return r, string(body)
 }
 
+// answerInTime asks again where the machine was too slow for the handler's time limit.
+func answerInTime(t testing.TB, h http.Handler, target string) (r *http.Response, body string) {
+	t.Helper()
+	eventually(t, "an answer in time", func() bool {
+		r, body = answer(t, h, "GET", target)
+		return r.StatusCode != http.StatusServiceUnavailable
+	})
+	return r, body
+}
+
 // snapshotJSON is what ?format=json has.
 type snapshotJSON struct {
 	Database   string `json:"database"`
@@ -49,7 +59,7 @@ type snapshotJSON struct {
 
 func answerJSON(t testing.TB, h http.Handler) (s snapshotJSON) {
 	t.Helper()
-	r, body := answer(t, h, "GET", "/?format=json")
+	r, body := answerInTime(t, h, "/?format=json")
 	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" {
 		t.Fatal(r.Status, r.Header)
 	}
@@ -161,7 +171,7 @@ func TestHandlerOfManyLocks(t *testing.T) {
 	}
 	eventually(t, "all wait", func() bool { _, waiting := p.locks(t); return waiting == 100 })
 	h := inspect.Handler(p)
-	_, body := answer(t, h, "GET", "/")
+	_, body := answerInTime(t, h, "/")
 	for _, part := range []string{"<b>10000</b> held", "<b>100</b> waiting", "9800 more are left out", "88 more sessions are left out"} {
 		if !strings.Contains(body, part) {
 			t.Errorf("no %q", part)
