@@ -53,10 +53,10 @@ type sessionDoCall struct {
 }
 
 var sessionDos = []sessionDoCall{
-	{"open a connection to lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
 		return sqlconn.Do(ctx, open, k, fn, opts...)
 	}},
-	{"open a connection to lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
 		ran, err := sqlconn.TryDo(ctx, open, k, fn, opts...)
 		return falseOr(ran, err)
 	}},
