@@ -5,8 +5,8 @@
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
-# One package at a time, because tests measure times; but most of them wait.
-testflags ?= -count=1 -p=1 -parallel=4 -timeout=20m
+# One package at a time, because tests measure times.
+testflags ?= -count=1 -p=1 -timeout=30m
 
 # Workers race for one lock: one runs, the others step aside.
 demo:

@@ -377,6 +377,8 @@ func TestLocksInAFullLockTable(t *testing.T) {
 				t.Errorf("%d locks, not %d", len(j.Locks), full)
 			}
 			doSQL(t, watch, s.SQL)
+			// Until then nobody can connect.
+			eventually(t, "there is room again", func() bool { return len(inspectLocks(t, watch)) == 0 })
 			p.noLocks(t)
 		})
 	}
