@@ -39,7 +39,7 @@ func newSite(t *testing.T) *site {
 	s := &site{T: t, pair: pair}
 	s.server = pgtest.Options{
 		Netns:    pair.ServerNS,
-		Settings: []string{"listen_addresses=" + pair.ServerIP, "max_connections=300"},
+		Settings: []string{"listen_addresses=" + pair.ServerIP, "max_connections=500"},
 	}.NewServer(t)
 	s.command(pair.ServerNS, "ip", "route", "add", "10.231.1.0/24", "via", pair.ClientIP)
 	s.watch = drivers[0].open(t, s.server.SocketURL())
