@@ -6,7 +6,7 @@
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
 # One package at a time, because tests measure times.
-testflags ?= -count=1 -p=1 -timeout=30m
+testflags ?= -count=1 -p=1 -parallel=3 -timeout=30m
 
 # Workers race for one lock: one runs, the others step aside.
 demo:

@@ -69,6 +69,7 @@ func (tx *stuckTx) Commit() error {
 }
 
 func TestTxDoSaysThatCtxEndedDuringCommit(t *testing.T) {
+	t.Parallel()
 	p := drivers[0].open(t, pgtest.URL(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	begin := func(ctx context.Context, o *sql.TxOptions) (*stuckTx, error) {

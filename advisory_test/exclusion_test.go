@@ -23,7 +23,7 @@ import (
 // Processes take locks in all ways, write down what they got, and are checked afterwards.
 // PGADVISORY_EXCLUSION says for how long it goes on.
 func TestExclusion(t *testing.T) {
-	length := 40 * time.Second
+	length := time.Minute
 	if v := os.Getenv("PGADVISORY_EXCLUSION"); v != "" {
 		var err error
 		if length, err = time.ParseDuration(v); err != nil || length <= 0 {

@@ -68,9 +68,9 @@ var ways = []way{
 		return c.took(lock, true, err)
 	}},
 	{"Do on a connection", func(ctx context.Context, c *lockCall) error {
-		return sqlconn.Do(ctx, c.db.Conn, c.key, func(context.Context, *sql.Conn) error { c.holdBlind(); return nil }, c.mode, maxWait())
+		return sqlconn.Do(ctx, c.db.Conn, c.key, func(_ context.Context, conn *sql.Conn) error { return c.holdBlind(conn) }, c.mode, maxWait())
 	}},
 	{"Do in a transaction", func(ctx context.Context, c *lockCall) error {
-		return xact.Do(ctx, c.db.BeginTx, c.key, func(context.Context, *sql.Tx) error { c.holdBlind(); return nil }, c.mode, maxWait())
+		return xact.Do(ctx, c.db.BeginTx, c.key, func(_ context.Context, tx *sql.Tx) error { return c.holdBlind(tx) }, c.mode, maxWait())
 	}},
 }

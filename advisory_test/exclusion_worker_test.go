@@ -272,12 +272,22 @@ func (c *lockCall) holdFor() time.Duration {
 
 // holdBlind is hold for a lock on a connection or in a transaction of one's own, of whose
 // loss nobody is told.
-func (c *lockCall) holdBlind() {
+func (c *lockCall) holdBlind(on rowQuerier) error {
+	var pid int
+	if err := on.QueryRowContext(context.Background(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		return err
+	}
 	n := c.book.Got(history.Hold{
-		Process: c.process, How: c.way, Key: c.key.String(), Shared: c.mode == shared, Opened: c.asked, Asked: c.asked, Got: history.Now(), Blind: true,
+		Process: c.process, How: c.way, Key: c.key.String(), Shared: c.mode == shared,
+		Session: pid, Opened: c.asked, Asked: c.asked, Got: history.Now(), Blind: true,
 	})
 	time.Sleep(c.holdFor())
 	c.book.End(n, history.Now(), 0)
+	return nil
+}
+
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // A resetter dials, and can reset what it has dialed.

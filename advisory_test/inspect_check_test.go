@@ -150,6 +150,7 @@ func TestCheckOfAHotStandby(t *testing.T) {
 }
 
 func TestCheckTellsOfAPooler(t *testing.T) {
+	t.Parallel()
 	serverURL := pgtest.URL(t)
 	for _, how := range unsafePoolings() {
 		t.Run(how.String(), func(t *testing.T) {
@@ -197,32 +198,35 @@ func TestCheckNeedsTwoConnections(t *testing.T) {
 }
 
 func TestCheckEndsInTime(t *testing.T) {
+	t.Parallel()
 	serverURL := pgtest.URL(t)
 	u, err := url.Parse(serverURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range drivers[:2] {
-		for _, at := range []string{"", "pg_stat_activity", "pg_try_advisory_lock", "version()", "pg_settings"} {
-			t.Run(d.name+" "+at, func(t *testing.T) {
-				link := proxy.New(t, u.Host)
-				p := d.open(t, link.URL(serverURL))
-				t.Cleanup(link.Thaw) // before the pool is closed
-				link.FreezeOn(func(m proxy.Message) bool { return m.Direction == proxy.Up && strings.Contains(m.Text, at) })
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-				start := time.Now()
-				r, err := inspect.Check(ctx, p.DB)
-				took := time.Since(start)
-				if err == nil || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v, %v", r, err)
-				}
-				if took > 2300*time.Millisecond+patience/10 {
-					t.Errorf("it took %v", took)
-				}
-			})
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			for _, at := range []string{"", "pg_stat_activity", "pg_try_advisory_lock", "version()", "pg_settings"} {
+				all.run(d.name+" "+at, func(t *testing.T) {
+					link := proxy.New(t, u.Host)
+					p := d.open(t, link.URL(serverURL))
+					t.Cleanup(link.Thaw) // before the pool is closed
+					link.FreezeOn(func(m proxy.Message) bool { return m.Direction == proxy.Up && strings.Contains(m.Text, at) })
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					defer cancel()
+					start := time.Now()
+					r, err := inspect.Check(ctx, p.DB)
+					took := time.Since(start)
+					if err == nil || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v, %v", r, err)
+					}
+					if took > 2300*time.Millisecond+patience/10 {
+						t.Errorf("it took %v", took)
+					}
+				})
+			}
 		}
-	}
+	})
 	if _, err := inspect.Check(t.Context(), nil); err == nil {
 		t.Error("a nil *sql.DB is no error")
 	}

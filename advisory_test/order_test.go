@@ -17,6 +17,7 @@ import (
 // Who takes keys in one order is never told of a deadlock, however long it waits and
 // whoever waits for it.
 func TestConsistentOrderIsNoDeadlock(t *testing.T) {
+	t.Parallel()
 	const workers = 20
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
 		var left, looked atomic.Int64

@@ -20,63 +20,66 @@ import (
 // A check that is made later, on the session that holds locks, takes none of them away: neither
 // on a link so far that its time does not suffice, nor on one that stands still for a while.
 func TestLateServerCheckOnAFarLink(t *testing.T) {
-	for _, d := range drivers[:2] {
-		for _, how := range []string{"far", "stands still"} {
-			t.Run(d.name+"/"+how, func(t *testing.T) {
-				p, link := d.proxied(t, pgtest.URL(t))
-				p.SetMaxOpenConns(2)
-				busy := p.conn(t)
-				events := &recorder{}
-				l := p.locker(t, advisory.WithObserver(events), sqlconn.WithHeartbeat(200*time.Millisecond))
-				lock, ok := lockerTry(t, l, key)
-				if !ok {
-					t.Fatal("not granted")
-				}
-				frozen := make(<-chan struct{})
-				if how == "far" {
-					link.Delay(60 * time.Millisecond) // ten round trips are three heartbeats
-				} else {
-					frozen = link.FreezeOn(func(m proxy.Message) bool {
-						return m.Direction == proxy.Up && strings.Contains(m.Text, "pg_stat_activity")
-					})
-					go func() {
-						<-frozen
-						time.Sleep(3 * time.Second) // more than the check may take, less than a loss
-						link.Thaw()
-					}()
-				}
-				busy.Close()
-				err := l.Ping(t.Context())
-				t.Logf("Ping: %v", err)
-				if err != nil && !strings.Contains(err.Error(), "could not be checked") {
-					t.Errorf("Ping: %v", err)
-				}
-				if how != "far" {
-					select {
-					case <-frozen:
-					default:
-						t.Error("the link has not stood still")
+	t.Parallel()
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			for _, how := range []string{"far", "stands still"} {
+				all.run(d.name+"/"+how, func(t *testing.T) {
+					p, link := d.proxied(t, pgtest.URL(t))
+					p.SetMaxOpenConns(2)
+					busy := p.conn(t)
+					events := &recorder{}
+					l := p.locker(t, advisory.WithObserver(events), sqlconn.WithHeartbeat(200*time.Millisecond))
+					lock, ok := lockerTry(t, l, key)
+					if !ok {
+						t.Fatal("not granted")
 					}
-				}
-				link.Delay(0)
-				if err := l.Ping(t.Context()); err != nil {
-					t.Errorf("Ping, on a link that is near again: %v", err)
-				}
-				if cause := context.Cause(lock.Context()); cause != nil {
-					t.Errorf("the lock ends with %v", cause)
-				}
-				if err := lock.Unlock(); err != nil {
-					t.Error(err)
-				}
-				for _, e := range events.all() {
-					if e.Kind == advisory.SessionClosed {
-						t.Errorf("the session was closed: %v", e.Err)
+					frozen := make(<-chan struct{})
+					if how == "far" {
+						link.Delay(60 * time.Millisecond) // ten round trips are three heartbeats
+					} else {
+						frozen = link.FreezeOn(func(m proxy.Message) bool {
+							return m.Direction == proxy.Up && strings.Contains(m.Text, "pg_stat_activity")
+						})
+						go func() {
+							<-frozen
+							time.Sleep(3 * time.Second) // more than the check may take, less than a loss
+							link.Thaw()
+						}()
 					}
-				}
-				p.noLocks(t)
-			})
+					busy.Close()
+					err := l.Ping(t.Context())
+					t.Logf("Ping: %v", err)
+					if err != nil && !strings.Contains(err.Error(), "could not be checked") {
+						t.Errorf("Ping: %v", err)
+					}
+					if how != "far" {
+						select {
+						case <-frozen:
+						default:
+							t.Error("the link has not stood still")
+						}
+					}
+					link.Delay(0)
+					if err := l.Ping(t.Context()); err != nil {
+						t.Errorf("Ping, on a link that is near again: %v", err)
+					}
+					if cause := context.Cause(lock.Context()); cause != nil {
+						t.Errorf("the lock ends with %v", cause)
+					}
+					if err := lock.Unlock(); err != nil {
+						t.Error(err)
+					}
+					for _, e := range events.all() {
+						if e.Kind == advisory.SessionClosed {
+							t.Errorf("the session was closed: %v", e.Err)
+						}
+					}
+					p.noLocks(t)
+				})
+			}
 		}
-	}
+	})
 }
 
 // A cancelledTry connects; the first statement that takes a lock is cancelled after it

@@ -121,6 +121,7 @@ func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
 // Two connections may have roles that do not see each other's statements, while passwords are
 // rotated, say; or the server may not show any.
 func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
+	t.Parallel()
 	server := pgtest.NewServer(t)
 	database := unprivileged(t, server)
 	other := unprivileged(t, server)
@@ -184,6 +185,7 @@ func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
 
 // A check that cannot be made holds nobody up, and is made later; Ping insists on it.
 func TestServerCheckInAFullPool(t *testing.T) {
+	t.Parallel()
 	serverURL := pgtest.URL(t)
 	safe := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session})
 	fake := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 1})
@@ -234,6 +236,7 @@ func TestServerCheckInAFullPool(t *testing.T) {
 // A second connection that does not answer holds a Locker up for some seconds, and no
 // longer. It is not given back to the pool.
 func TestServerCheckOnADeadLink(t *testing.T) {
+	t.Parallel()
 	serverURL := pgtest.URL(t)
 	u, err := url.Parse(serverURL)
 	if err != nil {

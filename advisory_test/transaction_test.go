@@ -264,6 +264,7 @@ func TestTxDo(t *testing.T) {
 }
 
 func TestTxDoWaits(t *testing.T) {
+	t.Parallel()
 	eachDriver(t, func(t *testing.T, p *pool) {
 		conn := p.conn(t)
 		for _, level := range levels {

@@ -77,6 +77,8 @@ func TestCheck(t *testing.T) {
 		{"a link that was cut ends nothing", "two holders", []Hold{hold(1, 10, 20), hold(2, 16, 30)}, []Fault{fault("cut", 1, 15, 50)}},
 		{"told of the cut, then the next", "", []Hold{hold(1, 10, 20, told(21)), hold(2, 22, 30)}, []Fault{fault("cut", 1, 15, 50)}},
 		{"on a connection of one's own nobody is told", "", []Hold{hold(1, 10, 20, blind), hold(2, 16, 30)}, []Fault{fault("cut", 1, 15, 50)}},
+		{"a connection of one's own that ended before", "", []Hold{hold(1, 10, 20, blind), hold(2, 16, 30)}, []Fault{terminated}},
+		{"another connection of the process ended", "two holders", []Hold{hold(1, 10, 20, blind), hold(2, 16, 30)}, []Fault{fault("terminate", 1, 15, 17, ends, of(999))}},
 
 		{"killed as it held", "", []Hold{hold(1, 10, 0, killed), hold(2, 50, 60)}, []Fault{fault("kill", 1, 50, 51, ends)}},
 		{"given to another before the kill", "two holders", []Hold{hold(1, 10, 0, killed), hold(2, 49, 60)}, []Fault{fault("kill", 1, 50, 51, ends)}},

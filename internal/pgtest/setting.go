@@ -8,11 +8,13 @@ import (
 // A setting is a line of postgresql.conf.
 type setting struct{ name, value string }
 
-// initdbArgs are how every throwaway cluster is made.
-var initdbArgs = []string{"--encoding=UTF8", "--no-locale", "--no-sync"}
+// initdbArgs are how every throwaway cluster is made. Small segments of WAL halve the
+// time: initdb writes one that is full of zeros.
+var initdbArgs = []string{"--encoding=UTF8", "--no-locale", "--no-sync", "--wal-segsize=1"}
 
-// speed are the settings of every throwaway server, before the caller's.
-var speed = []setting{{"fsync", "off"}, {"full_page_writes", "off"}}
+// speed are the settings of every throwaway server, before the caller's. The size of the
+// WAL is the default's, which initdb would make smaller with small segments.
+var speed = []setting{{"fsync", "off"}, {"full_page_writes", "off"}, {"max_wal_size", "1GB"}}
 
 // logging makes the log of a throwaway server what [Server.Log] says.
 var logging = []setting{{"log_line_prefix", "%m [%p] %q%d/%a "}, {"log_min_messages", "warning"}}
