@@ -161,7 +161,14 @@ func fishCompletion(w io.Writer) {
 			}
 		}
 	}
-	fmt.Fprintln(w, "complete -c pgadvisory -n '__fish_seen_subcommand_from run; and contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'")
+	// fish's own __fish_complete_subcommand looks for the first word that is no flag.
+	fmt.Fprint(w, `function __pgadvisory_command
+	set -l all (commandline -opc) (commandline -ct)
+	set -l i (contains -i -- -- $all)
+	complete -C (string escape -- $all[(math $i + 1)..-1] | string join ' ')
+end
+complete -c pgadvisory -n '__fish_seen_subcommand_from run; and contains -- -- (commandline -opc)' -a '(__pgadvisory_command)'
+`)
 }
 
 // single puts s into single quotes.
