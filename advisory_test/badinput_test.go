@@ -132,6 +132,7 @@ type bench struct {
 // TestBadInput has each call refuse what makes no sense, or name what is wrong, without
 // a nil dereference and without hanging.
 func TestBadInput(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	eachDriverProxied(t, func(t *testing.T, p *pool, link *proxy.Proxy) {
 		for name, test := range map[string]func(b bench){

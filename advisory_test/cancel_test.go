@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
 // cancellations is how many calls of each form are cancelled, through each driver:
@@ -25,6 +27,7 @@ func cancellations(t *testing.T) (n int, all bool) {
 // A call whose ctx or MaxWait ends around the moment of the grant leaves no lock on a
 // pooled connection, and says whether it took the lock.
 func TestNoCancellationLeavesALock(t *testing.T) {
+	pgtest.Slow(t)
 	n, _ := cancellations(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		workers := p.workers(t, 4)
@@ -47,6 +50,7 @@ func TestNoCancellationLeavesALock(t *testing.T) {
 // The same harness sees the locks that calls by hand leave behind. Those that do so
 // often must be seen; the others are for the record, when all are asked for.
 func TestTheHarnessSeesLocksThatAreLeft(t *testing.T) {
+	pgtest.Slow(t)
 	n, all := cancellations(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		workers := p.workers(t, 4)

@@ -17,6 +17,7 @@ import (
 // index. If the holder of a lock runs it, and that waits for those who wait for the
 // lock, it is a deadlock.
 func TestCreateIndexConcurrentlyBesideWaiters(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel() // on a server of its own
 	server := pgtest.NewServer(t, "max_connections=200", "log_min_messages=warning")
 	seesComplaints(t, server)

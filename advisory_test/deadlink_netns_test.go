@@ -20,6 +20,7 @@ import (
 // The same between two hosts, on a link that drops packets: closing is no news to the
 // other side there, and the kernels send again what was lost once the link is back.
 func TestDeadLinkBetweenHosts(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	dirs, through, dying := []netns.Direction{netns.Both}, drivers[:2], quickDeath
 	if manyDeaths {

@@ -295,6 +295,7 @@ func noTxWork(context.Context, xact.Tx) error    { return nil }
 // Every call on a dead link returns within the documented time, its connection can be
 // closed, and once the link is back nothing is left of it.
 func TestDeadLink(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	url := pgtest.NewServer(t, "max_connections=800").URL()
 	lines := linesTo(t, drivers[0].open(t, url))

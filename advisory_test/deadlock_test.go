@@ -72,6 +72,7 @@ var rings = []ring{
 // Exactly one side of a deadlock is told. What it waited on stays usable, and once it
 // has released what it holds the others get through.
 func TestDeadlockIsToldToOneSide(t *testing.T) {
+	pgtest.Slow(t)
 	these := rings
 	if rounds(t) == 1 { // be quick on a server that others use
 		these = slices.DeleteFunc(slices.Clone(rings), func(r ring) bool { return r.linger > 0 || r.writers > 0 })
@@ -81,6 +82,7 @@ func TestDeadlockIsToldToOneSide(t *testing.T) {
 
 // The sessions' role need not see those of others.
 func TestDeadlockIsToldToAnUnprivilegedRole(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel() // on a server of its own
 	server := pgtest.NewServer(t, "max_connections=200")
 	eachAtOnce(t,

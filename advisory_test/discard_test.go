@@ -261,6 +261,7 @@ func failTransaction(t *testing.T, conn sqlconn.Conn) {
 
 // A session in doubt ends, and does not go back into any pool.
 func TestInDoubtTheSessionEnds(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	atOnce(t, func(all *together) { // most of them wait
 		for _, d := range allPools {
@@ -290,6 +291,7 @@ func TestInDoubtTheSessionEnds(t *testing.T) {
 
 // A call that ends in no doubt leaves its session in the pool.
 func TestWithoutDoubtTheSessionIsPooled(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	for _, d := range allPools {
 		t.Run(d.name, func(t *testing.T) {

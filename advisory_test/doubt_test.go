@@ -36,6 +36,7 @@ func (tx *lateTx) ExecContext(ctx context.Context, query string, args ...any) (s
 
 // A session that may hold the lock is not pooled, also if there was no time to find out.
 func TestTxDoInDoubtEndsItsSession(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		p.SetMaxOpenConns(1)
 		begin := func(ctx context.Context, o *sql.TxOptions) (*lateTx, error) {
@@ -69,6 +70,7 @@ func (tx *stuckTx) Commit() error {
 }
 
 func TestTxDoSaysThatCtxEndedDuringCommit(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	p := drivers[0].open(t, pgtest.URL(t))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -80,6 +80,7 @@ func TestExampleReconcile(t *testing.T) {
 
 // The checks of the example must be able to fail.
 func TestExampleReconcileWithoutTheLock(t *testing.T) {
+	pgtest.Slow(t)
 	stdout, stderr, code := example(t, "reconcile", on(pgtest.SharedServer(t)), "-without-lock")
 	if code != 1 || !strings.Contains(stderr, "winners") || !strings.Contains(stderr, "double work") {
 		t.Errorf("exit code %d, on stderr %q", code, stderr)

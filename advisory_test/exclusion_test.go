@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
 // Whatever befalls processes, connections and the server, nobody holds a lock beside
@@ -23,6 +24,7 @@ import (
 // Processes take locks in all ways, write down what they got, and are checked afterwards.
 // PGADVISORY_EXCLUSION says for how long it goes on.
 func TestExclusion(t *testing.T) {
+	pgtest.Slow(t)
 	length := time.Minute
 	if v := os.Getenv("PGADVISORY_EXCLUSION"); v != "" {
 		var err error

@@ -51,6 +51,7 @@ var grantEnds = []grantEnd{
 // A wait that ends from outside, by timeout or by pg_cancel_backend, either has the
 // lock or leaves nothing, at whatever moment it ends.
 func TestWaitThatEndsAtTheGrant(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
 		for _, e := range grantEnds {
 			r := p.grantRace(t, e)
@@ -73,6 +74,7 @@ func TestWaitThatEndsAtTheGrant(t *testing.T) {
 
 // The same harness sees what a plain wait leaves behind.
 func TestPlainWaitThatEndsAtTheGrantLeavesTheLock(t *testing.T) {
+	pgtest.Slow(t)
 	p := drivers[0].open(t, pgtest.URL(t))
 	for _, e := range grantEnds {
 		r := p.grantRace(t, e)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -71,6 +72,7 @@ func (p *pool) byHand(ctx context.Context, lock func(conn *sql.Conn) error, got 
 // A lock is handed over when it is released, not at the next try; but for xact.Lock,
 // which makes tries.
 func TestHandover(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 		defer cancel()

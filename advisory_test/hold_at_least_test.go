@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -33,6 +34,7 @@ func TestHoldAtLeastIsNotForWhatWasTakenInVain(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitLongerThanItsCtx(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		l := sqlconn.NewLocker(p.DB)
 		lock, ok, err := l.TryLock(t.Context(), key, long)
@@ -84,6 +86,7 @@ func TestSlotsOfASemaphoreAreExclusive(t *testing.T) {
 }
 
 func TestNothingIsGrantedAfterClose(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		for range 20 {
 			l := sqlconn.NewLocker(p.DB)

@@ -20,6 +20,7 @@ import (
 // The page, as a browser has it: with all that is held and waited for, without a
 // complaint, and without asking anybody for anything.
 func TestPageInABrowser(t *testing.T) {
+	pgtest.Slow(t)
 	p := drivers[0].open(t, pgtest.URL(t))
 	mux := http.NewServeMux()
 	mux.Handle("/locks", inspect.Handler(p))

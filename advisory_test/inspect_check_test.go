@@ -138,6 +138,7 @@ func TestCheckTellsOfAFullLockTable(t *testing.T) {
 }
 
 func TestCheckOfAHotStandby(t *testing.T) {
+	pgtest.Slow(t)
 	server := standby(t)
 	for _, d := range drivers[:2] {
 		r := checkServer(t, d.open(t, server.URL()))
@@ -150,6 +151,7 @@ func TestCheckOfAHotStandby(t *testing.T) {
 }
 
 func TestCheckTellsOfAPooler(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	for _, how := range unsafePoolings() {
@@ -198,6 +200,7 @@ func TestCheckNeedsTwoConnections(t *testing.T) {
 }
 
 func TestCheckEndsInTime(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	u, err := url.Parse(serverURL)

@@ -160,6 +160,7 @@ func TestHandlerShowsNoStatement(t *testing.T) {
 
 // Who keeps thousands of locks does not get a page of megabytes, but is told.
 func TestHandlerOfManyLocks(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_locks_per_transaction=200", "max_connections=150")
 	p := drivers[0].open(t, server.Database(t))
@@ -193,6 +194,7 @@ func TestHandlerOfManyLocks(t *testing.T) {
 
 // A database that cannot be reached, or hangs, is told in time, without its password.
 func TestHandlerWithoutItsDatabase(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	atOnce(t, func(all *together) {
 		for _, d := range drivers[:2] {

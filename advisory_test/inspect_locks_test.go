@@ -183,6 +183,7 @@ func TestLocksTellWhoWaitsForWhom(t *testing.T) {
 
 // A prepared transaction keeps its locks, without a process, over a restart too.
 func TestLocksOfPreparedTransactions(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_prepared_transactions=5")
 	p := drivers[0].open(t, server.Database(t))
@@ -225,6 +226,7 @@ func TestLocksOfPreparedTransactions(t *testing.T) {
 
 // What a role may not see is said.
 func TestLocksSayWhatARoleMayNotSee(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	database := unprivileged(t, server)
@@ -293,6 +295,7 @@ func TestLocksSayWhatARoleMayNotSee(t *testing.T) {
 }
 
 func TestLocksOfTenThousand(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_locks_per_transaction=200", "max_connections=200")
 	p := drivers[0].open(t, server.Database(t))
@@ -344,6 +347,7 @@ func TestLocksOfTenThousand(t *testing.T) {
 
 // It can be seen who has filled the server's lock table.
 func TestLocksInAFullLockTable(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_locks_per_transaction=10", "max_connections=20", "max_prepared_transactions=1")
 	for _, d := range drivers[:2] {

@@ -41,6 +41,7 @@ func suspectOf(t testing.TB, db inspect.DB, kind inspect.Kind, pid int) (s inspe
 
 // What an incident looks like is told, with what to do; and doing it helps.
 func TestSuspects(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_prepared_transactions=5", "deadlock_timeout=1h")
 	atOnce(t, func(all *together) {
@@ -200,6 +201,7 @@ func TestSuspects(t *testing.T) {
 
 // A role that may not see enough is told so, and one without track_activities.
 func TestSuspectsThatCannotBeJudged(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	roleURL := unprivileged(t, server)
@@ -229,6 +231,7 @@ func TestSuspectsThatCannotBeJudged(t *testing.T) {
 }
 
 func TestSuspectsOnAStandby(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	p := drivers[0].open(t, standby(t).URL())
 	if list := suspects(t, p); len(list) != 0 {

@@ -318,6 +318,7 @@ func TestLockerCallsAfterThePoolIsClosed(t *testing.T) {
 // A pool of one connection has none left for the work once the Locker has taken it: that
 // would hang, without a word.
 func TestPoolOfOneConnectionIsToldNotToWork(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		p.SetMaxOpenConns(1)
 		l := p.locker(t)

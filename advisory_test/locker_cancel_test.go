@@ -38,6 +38,7 @@ func (p *pool) cancelAll(t *testing.T, application string) (stop func() (cancels
 // Whatever a Locker's sessions do when they are cancelled, no lock is lost and none is left
 // behind: a call that fails has taken nothing.
 func TestCancelsOfALockersSessions(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
 		if p.driver.sqlx {
@@ -141,6 +142,7 @@ func TestCancelsOfALockersSessions(t *testing.T) {
 
 // At a lock table that is full a call fails and leaves nothing, and what was held stays.
 func TestLockerAtAFullLockTable(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_locks_per_transaction=10", "max_connections=20")
 	for _, d := range drivers[:2] {

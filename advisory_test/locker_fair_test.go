@@ -87,6 +87,7 @@ func fair(t *testing.T, test func(t *testing.T, p *pool)) {
 
 // Readers who overlap, so that there is always one, do not starve a writer.
 func TestWriterAmongReaders(t *testing.T) {
+	pgtest.Slow(t)
 	const hold = 300 * time.Millisecond
 	fair(t, func(t *testing.T, p *pool) {
 		p.SetMaxOpenConns(30)
@@ -124,6 +125,7 @@ func TestWriterAmongReaders(t *testing.T) {
 
 // Who waits by a Locker has its turn as often as who waits plainly.
 func TestEqualWaitersGetEqualTurns(t *testing.T) {
+	pgtest.Slow(t)
 	const hold, span = 200 * time.Millisecond, 6 * time.Second
 	fair(t, func(t *testing.T, p *pool) {
 		stop := compete(t, p, advisory.Exclusive, hold, byHandContender, byHandContender, byHandContender, ofLocker("a Locker", p.locker(t)))
@@ -138,6 +140,7 @@ func TestEqualWaitersGetEqualTurns(t *testing.T) {
 
 // The goroutines of one process hand the lock to each other, but not for ever.
 func TestHandoverInProcessStarvesNobody(t *testing.T) {
+	pgtest.Slow(t)
 	const hold = 5 * time.Millisecond
 	fair(t, func(t *testing.T, p *pool) {
 		goroutine := ofLocker("a Locker", p.locker(t))

@@ -90,6 +90,7 @@ func useAll(t *testing.T, l, other *sqlconn.Locker) {
 // No goroutine is left of a call that has ended, in whatever way, nor of a Locker that is
 // closed; but of calls into a driver that does not return, for as long as the link is dead.
 func TestLockerLeavesNoGoroutine(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	if alone(t) {
 		return

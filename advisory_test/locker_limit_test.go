@@ -19,6 +19,7 @@ func isFull(err error) bool { return errors.Is(err, advisory.ErrLockTableFull) }
 // Lockers that together ask for more than the server's lock table has are told so,
 // while others go on connecting and working.
 func TestLockersLeaveRoomInTheLockTable(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	// Settings that leave little beyond what the Lockers reckon with.
 	server := pgtest.NewServer(t, "max_locks_per_transaction=64", "max_connections=100",
@@ -105,6 +106,7 @@ func TestLockersLeaveRoomInTheLockTable(t *testing.T) {
 
 // Any number of locks is held by few connections and in little memory.
 func TestTenThousandLocks(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_locks_per_transaction=256", "max_connections=100")
 	for _, d := range drivers[:2] {

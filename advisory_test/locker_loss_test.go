@@ -188,6 +188,7 @@ func (b breakage) is(s *loser, told time.Duration) {
 
 // The Context of each lock of a session ends with ErrLost, whatever ends the session.
 func TestLockerTellsEveryLoss(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	casesAtOnce(t, breakages, func(t *testing.T, d driver, b breakage) {
@@ -224,6 +225,7 @@ func TestLockerTellsEveryLoss(t *testing.T) {
 
 // The same for what befalls all of a server.
 func TestLockerTellsTheLossOfTheServer(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	must := func(do func() error) {
@@ -273,6 +275,7 @@ func (p *pool) reconnect() {
 // A holder that gave up by its deadline may still be at work, and the server may still
 // hold its lock: to close the connection would hand the lock over.
 func TestLostConnectionIsKeptForTheWork(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.SharedServer(t)
 	casesAtOnce(t, []keeping{returned, failedOver}, func(t *testing.T, d driver, u keeping) {
@@ -337,6 +340,7 @@ func (u keeping) String() string { return string(u) }
 // A Locker on a dead link does not hang: a call ends with its context, and without one
 // in bounded time.
 func TestLockerOnADeadLinkReturns(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.SharedServer(t)
 	casesAtOnce(t, []proxy.Direction{proxy.Both, proxy.Up, proxy.Down}, func(t *testing.T, d driver, dir proxy.Direction) {

@@ -68,6 +68,7 @@ func TestDowngradesAtOnce(t *testing.T) {
 
 // The last reader leaves while another, who is about to join it, waits for a token.
 func TestReadersJoinAndLeaveWithTokens(t *testing.T) {
+	pgtest.Slow(t)
 	far(t, func(t *testing.T, p *pool) {
 		l := p.locker(t, sqlconn.WithFencing())
 		var wg sync.WaitGroup

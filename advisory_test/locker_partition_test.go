@@ -125,6 +125,7 @@ var partitions = []partition{
 // A holder that is cut off gives up before its lock goes to another, who gets it in
 // bounded time. PGADVISORY_PARTITIONS says how often to try.
 func TestLockerAcrossAPartition(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	n := number(t, "PGADVISORY_PARTITIONS", 4)
 	s := newSite(t)

@@ -40,6 +40,7 @@ func (p *pool) plainWaiter(t testing.TB) (began string, pid int) {
 }
 
 func TestPlainWaitOfALockerIsOnePiece(t *testing.T) {
+	pgtest.Slow(t)
 	fair(t, func(t *testing.T, p *pool) {
 		holder := p.conn(t)
 		tryLock(t, holder, key)
@@ -79,6 +80,7 @@ func tryLockAgain(t *testing.T, conn sqlconn.Conn) bool {
 
 // The caller whose plain wait ended leaves nothing, and those behind it wait on, in slices.
 func TestPlainWaitOfALockerEndsWithItsCaller(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	atOnce(t, func(all *together) {

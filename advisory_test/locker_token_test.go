@@ -150,6 +150,7 @@ func tokenJob(o order) error {
 // Tokens only grow, per key, over holders in several processes. It goes on for
 // PGADVISORY_TOKEN_SECONDS.
 func TestTokensOnlyGrow(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	seconds := number(t, "PGADVISORY_TOKEN_SECONDS", 5)
 	url, book := pgtest.URL(t), filepath.Join(t.TempDir(), "book")
@@ -166,6 +167,7 @@ func TestTokensOnlyGrow(t *testing.T) {
 // A server that crashes right after it gave out tokens gives out none of them again, nor
 // smaller ones. It crashes PGADVISORY_CRASHES times.
 func TestTokensGrowOverCrashes(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "fsync=on", "full_page_writes=on")
 	on, off := server.Database(t), server.Database(t)

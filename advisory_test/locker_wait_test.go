@@ -17,6 +17,7 @@ import (
 // Lockers that wait, in long slices, are in nobody's way: CREATE INDEX CONCURRENTLY, by the
 // session that holds the lock and by another, waits for none of them.
 func TestLockersThatWaitAreInNobodysWay(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	// A server that sees a deadlock later than by default: this machine may be slow.
 	server := pgtest.NewServer(t, "deadlock_timeout=5s", "log_lock_waits=on")
@@ -103,6 +104,7 @@ func waitInNobodysWay(t *testing.T, d driver, server *pgtest.Server) {
 // What a waiter sees of the data, and keeps from vacuum, does not get old: each slice begins
 // anew.
 func TestSlicesOfALockerEnd(t *testing.T) {
+	pgtest.Slow(t)
 	fair(t, func(t *testing.T, p *pool) {
 		holder := p.conn(t)
 		tryLock(t, holder, key)
@@ -126,6 +128,7 @@ func TestSlicesOfALockerEnd(t *testing.T) {
 // CONCURRENTLY by the holder waits for the slice at that moment, it looks like one, but
 // is none.
 func TestNoDeadlockIsToldThatIsNone(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "deadlock_timeout=2500ms") // in the middle between two pings
 	p := drivers[0].open(t, server.Database(t))
@@ -163,6 +166,7 @@ func TestNoDeadlockIsToldThatIsNone(t *testing.T) {
 
 // Waits that are given up, at whatever moment, leave nothing in the server's log.
 func TestWaitsOfALockerThatEndAreSilent(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	atOnce(t, func(all *together) {

@@ -16,6 +16,7 @@ import (
 
 // However waits and tries end, the server writes nothing into its log.
 func TestTheServersLogStaysSilent(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel() // on a server of its own
 	server := pgtest.NewServer(t, "max_connections=200", "log_min_messages=warning")
 	seesComplaints(t, server)

@@ -75,6 +75,7 @@ func TestObserverOfACallIsToldInPlaceOfTheLockers(t *testing.T) {
 }
 
 func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		var r recorder
 		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
@@ -428,6 +429,7 @@ func (b *blocker) Observe(_ context.Context, e advisory.Event) {
 }
 
 func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		b := newBlocker(advisory.Lost)
 		ofLocker := newBlocker(advisory.SessionClosed)
@@ -515,6 +517,7 @@ func (o *observing) Observe(ctx context.Context, e advisory.Event) {
 }
 
 func TestObserverMayAskTheLockerAndHasTheValuesOfCtx(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		o := &observing{l: p.locker(t, sqlconn.WithApplicationName("observed"))}
 		ctx := context.WithValue(t.Context(), word{}, "here")

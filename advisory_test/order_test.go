@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -17,6 +18,7 @@ import (
 // Who takes keys in one order is never told of a deadlock, however long it waits and
 // whoever waits for it.
 func TestConsistentOrderIsNoDeadlock(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	const workers = 20
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {

@@ -41,6 +41,7 @@ func (p *pool) pooled() int {
 // To close a connection the way that database/sql offers is not enough everywhere: so
 // the checks that a lock has gone with its connection can see one that has not.
 func TestNaiveDiscardKeepsTheLockInAPgxpool(t *testing.T) {
+	pgtest.Slow(t)
 	for _, d := range allPools {
 		t.Run(d.name, func(t *testing.T) {
 			p := d.open(t, pgtest.URL(t))

@@ -20,6 +20,7 @@ import (
 // A check that is made later, on the session that holds locks, takes none of them away: neither
 // on a link so far that its time does not suffice, nor on one that stands still for a while.
 func TestLateServerCheckOnAFarLink(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	atOnce(t, func(all *together) {
 		for _, d := range drivers[:2] {

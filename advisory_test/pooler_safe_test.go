@@ -103,6 +103,7 @@ func TestServerCheckRaisesNoFalseAlarm(t *testing.T) {
 // The connections of a pool may go to servers that know nothing of each other's locks; here
 // they go to two databases.
 func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
+	pgtest.Slow(t)
 	db := openInTurn(t, pgtest.URL(t), pgtest.URL(t))
 	l := sqlconn.NewLocker(db)
 	defer l.Close()
@@ -121,6 +122,7 @@ func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
 // Two connections may have roles that do not see each other's statements, while passwords are
 // rotated, say; or the server may not show any.
 func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	database := unprivileged(t, server)
@@ -185,6 +187,7 @@ func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
 
 // A check that cannot be made holds nobody up, and is made later; Ping insists on it.
 func TestServerCheckInAFullPool(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	safe := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session})
@@ -236,6 +239,7 @@ func TestServerCheckInAFullPool(t *testing.T) {
 // A second connection that does not answer holds a Locker up for some seconds, and no
 // longer. It is not given back to the pool.
 func TestServerCheckOnADeadLink(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	u, err := url.Parse(serverURL)
@@ -295,6 +299,7 @@ func TestServerCheckIsMadeOncePerPool(t *testing.T) {
 // Connections of the pool that died with a restart of the server do not keep a Locker, nor
 // Check, from their work.
 func TestDeadConnectionsInThePool(t *testing.T) {
+	pgtest.Slow(t)
 	server := pgtest.NewServer(t)
 	for _, d := range drivers[:2] {
 		t.Run(d.name, func(t *testing.T) {

@@ -22,6 +22,7 @@ func isPooler(t testing.TB, what string, err error) bool {
 }
 
 func TestLockerRefusesAPoolerInTransactionMode(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	for _, how := range unsafePoolings() {

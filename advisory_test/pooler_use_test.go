@@ -52,6 +52,7 @@ func holderPID(t testing.TB, direct *pool) int {
 
 // A release on another session than the one that was granted the lock never counts as one.
 func TestUnlockNoticesAChangedSession(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
@@ -143,6 +144,7 @@ var pgxModes = []string{"cache_statement", "cache_describe", "describe_exec", "e
 
 // Transaction-level locks exclude behind a pooler in transaction mode.
 func TestTransactionLocksBehindAPooler(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	serverURL := pgtest.URL(t)
 	for _, how := range []pooling{

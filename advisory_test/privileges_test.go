@@ -102,6 +102,7 @@ func evilFunctions() []string {
 
 // Waits work all the same, and the server has nothing to log.
 func TestWaitsInAdversity(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_connections=300")
 	atOnce(t, func(all *together) {

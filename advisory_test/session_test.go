@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -217,6 +218,7 @@ func TestLockWaitsItsTurn(t *testing.T) {
 }
 
 func TestMaxWait(t *testing.T) {
+	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		a, b := p.conn(t), p.conn(t)
 		doSQL(t, a, "SET application_name = 'the holder'")

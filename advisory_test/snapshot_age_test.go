@@ -11,6 +11,7 @@ import (
 // VACUUM removes nothing that the oldest snapshot may still see, and that of a
 // waiter is no older than a slice.
 func TestSnapshotsOfWaitersAreYoung(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel() // on a server of its own
 	// Transactions elsewhere on a server make snapshots look old.
 	server := pgtest.NewServer(t, "max_connections=200", "autovacuum=off")

@@ -139,6 +139,7 @@ func (p *pool) inTurns(t testing.TB, n int, turn func(ctx context.Context) error
 
 // The work sees what the last holder committed.
 func TestDoReadsWhatTheLastHolderCommitted(t *testing.T) {
+	pgtest.Slow(t)
 	eachBeginning(t, func(t *testing.T, p *pool, b begun) {
 		n := 20 * rounds(t)
 		if twice := p.inTurns(t, n, func(ctx context.Context) error {
@@ -206,6 +207,7 @@ func TestLockByHandReadsStaleData(t *testing.T) {
 
 // Readers share the lock, in transactions that may not write.
 func TestReadersSeeWhatTheLastWriterCommitted(t *testing.T) {
+	pgtest.Slow(t)
 	eachBeginning(t, func(t *testing.T, p *pool, b begun) {
 		o := sql.TxOptions{ReadOnly: true}
 		if b.o != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
@@ -44,6 +45,7 @@ var foreign = []struct {
 // A lock in a transaction whose snapshot may be older is refused, unless asked for, by a
 // try too and also where the key is free.
 func TestStaleSnapshotIsRefused(t *testing.T) {
+	pgtest.Slow(t)
 	keys := []advisory.Key{key, advisory.Pair(-1, 7)}
 	eachBeginning(t, func(t *testing.T, p *pool, b begun) {
 		other := p.conn(t)

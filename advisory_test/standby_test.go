@@ -33,6 +33,7 @@ func standby(t *testing.T) *pgtest.Server {
 }
 
 func TestLockerRefusesAHotStandby(t *testing.T) {
+	pgtest.Slow(t)
 	server := standby(t)
 	for _, d := range drivers[:2] {
 		t.Run(d.name, func(t *testing.T) {

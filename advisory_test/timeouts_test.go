@@ -14,6 +14,7 @@ import (
 
 // The timeouts of the role, shorter than a slice, end no wait on the server.
 func TestShortTimeoutsDoNotEndAWait(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	atOnce(t, func(all *together) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -264,6 +265,7 @@ func TestTxDo(t *testing.T) {
 }
 
 func TestTxDoWaits(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	eachDriver(t, func(t *testing.T, p *pool) {
 		conn := p.conn(t)

@@ -49,6 +49,7 @@ func under(flags []string, key int64, command []string) []string {
 // Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_COMMAND_KILLS
 // says how often.
 func TestKilledWithSIGKILL(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	url := pgtest.URL(t)
 	db := open(t, url)
@@ -259,6 +260,7 @@ func TestLostWithNobodyToTell(t *testing.T) {
 // A lock that is lost after the command has ended, while it is held on, is told, and the
 // command's exit code is its own.
 func TestLostAfterTheCommand(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	url := pgtest.URL(t)
 	db := open(t, url)
@@ -342,6 +344,7 @@ func TestNoHoldingOnWithoutACommand(t *testing.T) {
 // A server that does not answer keeps the end of a transaction from coming for a while, and
 // nobody who is in a hurry.
 func TestReleaseIsBounded(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	p := pgadvisory(t, server.URL(), under([]string{"--scope", "transaction"}, 1, []string{"sh", "-c", "echo $$; exec sleep 1000"})...)
@@ -402,6 +405,7 @@ func answers(c chan<- answer) *json.Encoder {
 
 // A server that stops, or does not answer any more, is a loss too.
 func TestStoppedServer(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	url := server.URL()

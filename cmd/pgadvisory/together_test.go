@@ -16,6 +16,7 @@ import (
 
 // Of a hundred commands that want one lock, ten at a time, one runs at a time, and all do.
 func TestHundredRunsOfOneKey(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	const n = 100
 	url := pgtest.URL(t)
@@ -60,6 +61,7 @@ func TestHundredRunsOfOneKey(t *testing.T) {
 // All ten are this machine. Where it is too slow for that, a second is longer here; and a tick in
 // which it did not start everybody in time says nothing, and is not judged.
 func TestCronOnTenMachines(t *testing.T) {
+	pgtest.Slow(t)
 	const nodes = 10
 	const cronSeconds = "PGADVISORY_CRON_SECONDS"
 	ticks := number(t, cronSeconds, 3)

@@ -14,6 +14,7 @@ import (
 // What asks the server ends in time, or at Ctrl-C, though the server does not answer and the
 // driver does not return.
 func TestServerThatDoesNotAnswer(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, "max_prepared_transactions=5")
 	url := server.URL()

@@ -15,6 +15,8 @@
 //	PGADVISORY_TEST_BINDIR  the folder with initdb and postgres to use
 //	PGADVISORY_TEST_IMAGE   the image for Docker, by default postgres:18
 //
+// and PGADVISORY_TEST_SLOW runs also the tests that [Slow] would skip.
+//
 // On a server that the user named, only databases of pgtest's own are created
 // and dropped: their names begin with pgadvisory_test_. What must configure,
 // stop or crash a server takes [NewServer], which never hands out the user's.

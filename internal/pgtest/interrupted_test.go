@@ -62,6 +62,7 @@ func place(s *Server) string {
 }
 
 func TestInterruptedProgramLeavesNothing(t *testing.T) {
+	Slow(t)
 	NewServer(t).Close() // or skip
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -77,6 +78,7 @@ func TestInterruptedProgramLeavesNothing(t *testing.T) {
 }
 
 func TestInterruptedTestsLeaveNothing(t *testing.T) {
+	Slow(t)
 	NewServer(t).Close()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -90,6 +92,7 @@ func TestInterruptedTestsLeaveNothing(t *testing.T) {
 
 // Whatever it was doing: making the cluster, starting, running.
 func TestProgramKilledWhileItStarts(t *testing.T) {
+	Slow(t)
 	if s := NewServer(t); s.Kind() != "binaries" {
 		t.Skipf("for clusters: the watchdog of %s is the same at all times", s.Kind())
 	}
@@ -104,6 +107,7 @@ func TestProgramKilledWhileItStarts(t *testing.T) {
 }
 
 func TestInterruptedTestsDropTheirDatabasesOnTheUsersServer(t *testing.T) {
+	Slow(t)
 	s := NewServer(t)
 	before := databases(t, s)
 	p := startSelf(t, testVar, "DATABASE_URL="+s.URL(), "PGADVISORY_TEST_SERVER=url")

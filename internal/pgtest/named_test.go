@@ -14,6 +14,7 @@ func with(vars map[string]string) machine {
 }
 
 func TestOnlyDatabasesOfOursOnTheUsersServer(t *testing.T) {
+	Slow(t)
 	theirs := NewServer(t)
 	u, err := url.Parse(theirs.URL())
 	if err != nil {

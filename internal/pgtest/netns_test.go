@@ -14,6 +14,7 @@ import (
 )
 
 func TestServerInANetworkNamespace(t *testing.T) {
+	Slow(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -64,6 +65,7 @@ func init() {
 }
 
 func TestURLFollowsListenAddresses(t *testing.T) {
+	Slow(t)
 	s := NewServer(t, "listen_addresses=127.0.0.2, localhost")
 	if host, _, _ := net.SplitHostPort(s.Addr()); host != "127.0.0.2" {
 		t.Errorf("it is at %s", s.Addr())

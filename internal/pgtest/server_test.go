@@ -14,6 +14,7 @@ import (
 )
 
 func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+	Slow(t)
 	var urls []string
 	for range 2 {
 		t.Run("a test", func(t *testing.T) {
@@ -42,6 +43,7 @@ func TestSharedServerIsOne(t *testing.T) {
 }
 
 func TestServersAreApart(t *testing.T) {
+	Slow(t)
 	a, b := NewServer(t, "max_connections=17"), NewServer(t, "application_name='it''s b'", "fsync=on")
 	if a.Addr() == b.Addr() {
 		t.Fatalf("both at %s", a.Addr())
@@ -63,6 +65,7 @@ func TestServersAreApart(t *testing.T) {
 }
 
 func TestServerComesBackWithItsData(t *testing.T) {
+	Slow(t)
 	s := NewServer(t)
 	u := s.Database(t)
 	db := open1(t, u)
@@ -101,6 +104,7 @@ func TestServerComesBackWithItsData(t *testing.T) {
 }
 
 func TestPausedServerDoesNotAnswer(t *testing.T) {
+	Slow(t)
 	s := NewServer(t)
 	db := open1(t, s.URL())
 	if err := s.Pause(); err != nil {
@@ -122,6 +126,7 @@ func TestPausedServerDoesNotAnswer(t *testing.T) {
 }
 
 func TestStateIsMinded(t *testing.T) {
+	Slow(t)
 	s := NewServer(t)
 	if err := s.Start(); err == nil {
 		t.Error("a running server started")
