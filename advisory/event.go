@@ -2,6 +2,7 @@ package advisory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -69,7 +70,8 @@ type Observer interface {
 }
 
 // SlogObserver logs events to l, or to slog.Default() if l is nil: losses as
-// errors, long waits as warnings, the rest at debug level.
+// errors; long waits, and calls that failed otherwise than by a lock that is not free or the
+// end of ctx, as warnings; the rest at debug level.
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 
 type slogObserver struct{ l *slog.Logger }
@@ -85,6 +87,11 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 		level = slog.LevelError
 	case Waiting:
 		level = slog.LevelWarn
+	case NotAcquired:
+		// A leader's campaigns, say, which go on, and tell nobody else.
+		if e.Err != nil && !errors.Is(e.Err, ErrNotAcquired) && !errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded) {
+			level = slog.LevelWarn
+		}
 	}
 	if !l.Enabled(ctx, level) {
 		return

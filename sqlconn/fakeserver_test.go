@@ -32,8 +32,11 @@ type fakeServer struct {
 	refused  error         // if set, nobody can connect
 	mute     chan struct{} // if set, no answer before it is closed
 	delay    time.Duration // of each answer
+	lateness time.Duration // of the answer of a slice, beyond that
 	deadlock time.Duration // deadlock_timeout
+	mindless bool          // the driver does not mind its ctx, as lib/pq on a link that swallows packets
 	pids     int
+	tokens   int64
 }
 
 // A fakeStatement is one that was sent.
@@ -166,6 +169,9 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	c.f.mu.Lock()
 	c.f.sent = append(c.f.sent, s)
 	mute, delay := c.f.mute, c.f.delay
+	if c.f.mindless {
+		ctx = context.WithoutCancel(ctx)
+	}
 	c.f.mu.Unlock()
 	late := time.After(delay)
 	if mute != nil {
@@ -184,6 +190,9 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 		}
 		c.f.mu.Lock()
 		defer c.f.mu.Unlock()
+		if !c.closedAt.IsZero() {
+			return driver.ErrBadConn
+		}
 		answer()
 		s.answered = true
 		return nil
@@ -192,18 +201,32 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 
 var settingOf = regexp.MustCompile(`\('(\w+)', '([^']*)'\)`)
 var sliceTime = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
-var guarded = regexp.MustCompile(`'\{([\d,]*)\}'`)
+var listedIn = regexp.MustCompile(`'\{([\d,]*)\}'`)
 
 func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
 	s := &fakeStatement{text: query}
 	if isSlice(s) {
-		return c.slice(ctx, s)
+		result, err := c.slice(ctx, s)
+		select {
+		case <-time.After(c.f.lateness):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return result, err
 	}
-	return driver.RowsAffected(0), c.send(ctx, s, func() {
+	rows := 0
+	err := c.send(ctx, s, func() {
 		switch {
+		case strings.Contains(query, "SELECT t.i FROM"): // any of some keys
+			for i, key := range strings.Split(listedIn.FindStringSubmatch(query)[1], ",") {
+				if c.f.locks[key] == nil {
+					c.f.locks[key], rows = c, i+1
+					break
+				}
+			}
 		case query == lockfn.Ping, query == "BEGIN":
 		case strings.Contains(query, "pg_cancel_backend"): // a guard; those that are to leave come first
-			c.f.cancel(guarded.FindStringSubmatch(query)[1])
+			c.f.cancel(listedIn.FindStringSubmatch(query)[1])
 		case strings.Contains(query, "set_config"):
 			for _, m := range settingOf.FindAllStringSubmatch(query, -1) {
 				c.f.settings[m[1]] = m[2]
@@ -212,6 +235,7 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
+	return driver.RowsAffected(rows), err
 }
 
 // cancel lets those sessions wait no more.
@@ -288,6 +312,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			batch()
 		case query == lockfn.About:
 			rows.add(int64(c.pid), false, "PostgreSQL 18", int64(10000), int64(1), true, c.f.deadlock.Milliseconds())
+		case query == "SELECT "+lockfn.Token:
+			c.f.tokens++
+			rows.add(c.f.tokens)
 		case query == lockfn.Holders:
 			rows.columns = 6
 		default:

@@ -167,8 +167,11 @@ func (g *gate) advance() {
 		}
 		g.try(r)
 	}
-	if len(g.queue) == 0 && g.hold == nil && !g.busy && g.waiter == nil && !g.polled {
-		delete(g.l.gates, g.key)
+	if len(g.queue) == 0 {
+		g.polled = false // it stays listed, in vain
+		if g.hold == nil && !g.busy && g.waiter == nil {
+			delete(g.l.gates, g.key)
+		}
 	}
 }
 
@@ -183,7 +186,7 @@ func (g *gate) handTo(r *request) {
 	g.busy = true
 	h.session.submit(&op{token: g.l.settings.Fencing, done: func(_ bool, token uint64, err error) {
 		g.idle()
-		if g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled {
+		if g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled && (r.claim == nil || r.claim.won == nil) {
 			if err == nil {
 				g.grant(r, token, true)
 			} else { // the server works, and would say so again
@@ -243,7 +246,7 @@ func (g *gate) try(r *request) {
 		case ok:
 			g.granted(s, mode, token)
 		default:
-			g.refused()
+			g.refused(r)
 		}
 	}})
 }
@@ -276,9 +279,9 @@ func (g *gate) skip() {
 }
 
 // refused: somebody else has the lock.
-func (g *gate) refused() {
+func (g *gate) refused(tried *request) {
 	g.skip()
-	if len(g.queue) == 0 {
+	if len(g.queue) == 0 || g.queue[0] != tried {
 		g.polled = false
 		g.advance()
 		return

@@ -70,7 +70,7 @@ func (h *handle) unlock(sync bool) error {
 		return h.wrap("unlock", advisory.ErrNotHeld)
 	}
 	h.released = true
-	if due := h.since.Add(h.settings.HoldAtLeast); time.Now().Before(due) && h.hold.dead == nil && l.state == nil {
+	if due := h.since.Add(h.settings.HoldAtLeast); time.Now().Before(due) && h.hold.dead == nil && !l.prompt {
 		l.deferred.Add(1)
 		l.mu.Unlock()
 		h.cancel(context.Canceled)
@@ -99,7 +99,7 @@ func (h *handle) unlock(sync bool) error {
 func (h *handle) give() error {
 	g, l := h.hold.gate, h.hold.gate.l
 	delete(h.hold.users, h)
-	l.left()
+	l.gave()
 	var answer <-chan error
 	err := h.hold.dead
 	told := errors.Is(err, advisory.ErrLost) // the Observer, of the loss

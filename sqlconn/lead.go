@@ -3,7 +3,9 @@ package sqlconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -25,21 +27,27 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 	if _, err := l.ready(opts, key); err != nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, err)
 	}
+	var last error // that a campaign failed with
 	for b := (backoff{}); ; b.pause(ctx) {
 		h, err := l.acquire(ctx, time.Now(), "lead", key, opts, false)
 		if h.hold != nil {
-			b = backoff{}
+			b, last = backoff{}, nil
 			err = h.do(ctx, fn)
-			if !errors.Is(err, advisory.ErrLost) {
+			if !errors.Is(context.Cause(h.ctx), advisory.ErrLost) {
 				return err
 			}
 		}
 		if ctx.Err() != nil {
-			return lockfn.Error("lead", key, advisory.Exclusive, bound.Ended(ctx, err))
-		}
-		if final(err) {
+			err = lockfn.Error("lead", key, advisory.Exclusive, bound.Ended(ctx, err))
+			if last != nil {
+				err = fmt.Errorf("%w; the campaign before that: %w", err, last)
+			}
 			return err
 		}
+		if h.hold == nil && final(err) {
+			return err
+		}
+		last = err
 	}
 }
 
@@ -50,7 +58,7 @@ func final(err error) bool {
 			return true
 		}
 	}
-	return false
+	return strings.HasSuffix(err.Error(), "sql: database is closed") // database/sql has no name for it
 }
 
 // A backoff is a pause that grows, is capped, and differs from one process to another.

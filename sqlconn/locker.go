@@ -47,6 +47,7 @@ type Locker struct {
 	noMore   time.Time // open no session to wait before this
 	users    int       // locks that callers have
 	state    error     // ErrClosed once no new locks are given
+	prompt   bool      // no release is put off any more
 	closed   bool      // and no session is opened
 	drained  chan struct{}
 	ending   chan struct{}   // closed with it
@@ -147,8 +148,12 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
-	limit, cancel := wait.Limit(ctx, s)
-	defer cancel()
+	limit := ctx
+	if !try {
+		var cancel context.CancelFunc
+		limit, cancel = wait.Limit(ctx, s)
+		defer cancel()
+	}
 	r := &request{ctx: ctx, settings: s, once: try || wait.OneTry(s), done: make(chan struct{})}
 	var h *handle
 	if err = notUnder(ctx, key); err == nil {
@@ -187,6 +192,14 @@ func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) 
 	if !r.once {
 		defer wait.Long(ctx, l.observer(r.settings), r.gate.key, r.settings, start)()
 	}
+	if l.answered(limit, r); errors.Is(r.err, errLeft) {
+		return nil, l.left(ctx, r, start)
+	}
+	return r.lock, r.err
+}
+
+// answered returns when r is settled, at the latest when limit ends: then by errLeft.
+func (l *Locker) answered(limit context.Context, r *request) {
 	select {
 	case <-r.done:
 	case <-limit.Done():
@@ -197,16 +210,17 @@ func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) 
 		}
 		l.mu.Unlock()
 	}
-	if errors.Is(r.err, errLeft) {
-		if r.once && ctx.Err() != nil {
-			return nil, bound.Cause(ctx)
-		}
-		return nil, l.notAcquired(ctx, r, start)
-	}
-	return r.lock, r.err
 }
 
 var errLeft = errors.New("the caller does not wait any more")
+
+// left is the error of a caller that has left.
+func (l *Locker) left(ctx context.Context, r *request, start time.Time) error {
+	if r.once && ctx.Err() != nil {
+		return bound.Cause(ctx)
+	}
+	return l.notAcquired(ctx, r, start)
+}
 
 // notAcquired is the error of a wait that ended. It asks who holds the key.
 func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) error {
@@ -306,6 +320,7 @@ func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err er
 		case errors.Is(lost, context.Canceled): // fn has released it itself
 		case lost != nil:
 			err = errors.Join(err, h.wrap("work under", lost))
+		case errors.Is(uerr, advisory.ErrClosed): // after the work
 		case uerr != nil:
 			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
 		}
@@ -406,8 +421,8 @@ func (l *Locker) Stats() Stats {
 	return st
 }
 
-// left takes note that a caller has given its lock back. The mutex is held.
-func (l *Locker) left() {
+// gave takes note that a caller has given its lock back. The mutex is held.
+func (l *Locker) gave() {
 	l.users--
 	if l.users == 0 && l.state != nil {
 		l.drain()
@@ -469,6 +484,9 @@ func (l *Locker) Close() error {
 
 // end closes the Locker, after the releases that were put off, or when ctx ends.
 func (l *Locker) end(ctx context.Context) error {
+	l.mu.Lock()
+	l.prompt = true
+	l.mu.Unlock()
 	due := make(chan struct{})
 	go func() { l.deferred.Wait(); close(due) }()
 	select {

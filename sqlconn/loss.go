@@ -41,6 +41,17 @@ func (s *session) overdue() {
 	s.lose(errOverdue)
 }
 
+// late ends the session if an answer to what was sent at that time came so late that the
+// server may have let go meanwhile: this process was stopped, say, and its timers come after
+// the answer. The mutex is held.
+func (s *session) late(sent time.Time) bool {
+	if sent.IsZero() || time.Since(sent) < s.l.times.deadline {
+		return false
+	}
+	s.lose(errOverdue)
+	return true
+}
+
 // lose ends the session: its locks are lost, all together, and what it was to do
 // fails. The mutex is held.
 func (s *session) lose(cause error) {
@@ -155,11 +166,13 @@ func (s *session) bury() {
 	if !clean {
 		<-s.ctx.Done()
 	}
-	s.call.Store(nil) // the owner is not stuck
+	stuck := time.AfterFunc(2*bound.Abort, s.giveUp) // a driver may not mind its context
 	if s.conn != nil {
 		(&call{conn: s.conn}).discard()
 		s.conn.Close()
 	}
+	stuck.Stop()
+	s.call.Store(nil)
 	s.unstuck()
 	s.cancel()
 	if clean {

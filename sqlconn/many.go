@@ -18,7 +18,7 @@ import (
 // it got in vain, others may find those keys taken.
 func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
-	locks, missing, err := l.takeAll(ctx, time.Now(), "try lock all of", keys, opts, false)
+	locks, missing, err := l.takeAll(ctx, ctx, time.Now(), "try lock all of", keys, opts, false)
 	if err != nil || missing < len(keys) {
 		giveBack(locks)
 		return nil, false, err
@@ -48,9 +48,11 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
 	var locks advisory.Locks
 	for {
-		more, missing, err := l.takeAll(ctx, start, op, keys, opts, true)
+		more, missing, err := l.takeAll(ctx, limit, start, op, keys, opts, true)
 		locks = append(locks, more[:min(missing, len(more))]...)
 		if err == nil && missing == len(keys) {
 			return locks, nil
@@ -74,7 +76,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 			}
 		}
 		giveBack(locks)
-		return nil, wait.Ended(ctx, ctx, first(keys), s.Mode, start, err)
+		return nil, wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
 	}
 }
 
@@ -88,7 +90,7 @@ func first(keys []advisory.Key) advisory.Key {
 // takeAll tries all keys at once. It returns the locks up to the first that is missing,
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
-func (l *Locker) takeAll(ctx context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
+func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
 	s, err := l.ready(opts, keys...)
 	for _, k := range keys {
 		if err == nil {
@@ -110,12 +112,23 @@ func (l *Locker) takeAll(ctx context.Context, start time.Time, op string, keys [
 	}
 	l.mu.Unlock()
 	missing = len(keys)
+	var left error
 	for i, r := range rs {
-		h, rerr := l.await(ctx, ctx, r, start)
+		l.answered(limit, r)
+		h, rerr := r.lock, r.err
 		if h != nil {
 			locks = append(locks, h)
 		} else {
 			missing = min(missing, i)
+		}
+		switch {
+		case errors.Is(rerr, errLeft):
+			if left == nil {
+				left = l.left(ctx, r, start)
+			}
+			rerr = left
+		case waits && errors.Is(rerr, advisory.ErrLost):
+			rerr = nil // there are other sessions, to wait on
 		}
 		if err == nil {
 			err = rerr
@@ -135,7 +148,7 @@ func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...ad
 	if err != nil {
 		return none(first(keys), s.Mode), false, lockfn.Error(op, first(keys), s.Mode, err)
 	}
-	h, err := l.tryAny(ctx, keys, s)
+	h, err := l.tryAny(ctx, ctx, keys, s)
 	err = lockfn.Error(op, keys[0], s.Mode, err)
 	l.tell(ctx, s, keys[0], h, start, err)
 	if h == nil {
@@ -154,15 +167,17 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 	if err != nil {
 		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
 	}
-	h, err := l.tryAny(ctx, keys, s)
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	h, err := l.tryAny(ctx, limit, keys, s)
 	if wait.OneTry(s) {
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, &request{gate: &gate{key: keys[0]}, settings: s}, start)
 		}
 	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
-		h, err = l.waitAny(ctx, keys, s, start)
+		h, err = l.waitAny(ctx, limit, keys, s, start)
 	}
-	err = lockfn.Error(op, keys[0], s.Mode, wait.Ended(ctx, ctx, keys[0], s.Mode, start, err))
+	err = lockfn.Error(op, keys[0], s.Mode, wait.Ended(ctx, limit, keys[0], s.Mode, start, err))
 	l.tell(ctx, s, keys[0], h, start, err)
 	if h == nil {
 		return none(keys[0], s.Mode), err
@@ -184,18 +199,18 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 }
 
 // tryAny takes the first key that is free, or none.
-func (l *Locker) tryAny(ctx context.Context, keys []advisory.Key, s advisory.Settings) (*handle, error) {
+func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings) (*handle, error) {
 	start := time.Now()
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
 	}
 	for {
-		r, again, err := l.askAny(ctx, keys, s)
+		r, again, err := l.askAny(ctx, limit, keys, s)
 		if err != nil || r == nil && !again {
 			return nil, err
 		}
 		if r != nil {
-			h, err := l.await(ctx, ctx, r, start)
+			h, err := l.await(ctx, limit, r, start)
 			if h == nil && err == nil && again {
 				continue
 			}
@@ -208,7 +223,7 @@ func (l *Locker) tryAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 // is none such. again: it should be asked once more if that is of no avail, since
 // statements about others of the keys were under way; it has waited for one if there
 // was nothing to ask for.
-func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Settings) (r *request, again bool, err error) {
+func (l *Locker) askAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings) (r *request, again bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != nil {
@@ -250,8 +265,8 @@ func (l *Locker) askAny(ctx context.Context, keys []advisory.Key, s advisory.Set
 	select {
 	case <-change:
 		return nil, true, nil
-	case <-ctx.Done():
-		return nil, false, bound.Cause(ctx)
+	case <-limit.Done():
+		return nil, false, bound.Cause(limit)
 	}
 }
 
@@ -303,9 +318,7 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 }
 
 // waitAny waits in the queues of all of the keys at once.
-func (l *Locker) waitAny(ctx context.Context, keys []advisory.Key, s advisory.Settings, start time.Time) (*handle, error) {
-	limit, cancel := wait.Limit(ctx, s)
-	defer cancel()
+func (l *Locker) waitAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings, start time.Time) (*handle, error) {
 	c := &claim{done: make(chan struct{})}
 	keys = lockfn.Sorted(keys)
 	var rs []*request

@@ -382,11 +382,7 @@ func (s *session) sendBatch(ops []*op) bool {
 	// is not durable before.
 	err := s.batch.QueryRowContext(s.ctx, keys, codes).Scan(&pid, &answers, &token)
 	if err == nil && pid != s.pid {
-		err = s.changed(pid)
-		s.l.mu.Lock()
-		s.lose(err)
-		s.l.mu.Unlock()
-		return false
+		return s.finish(nil, sent, s.changed(pid), nil)
 	}
 	if err != nil && lockfn.SQLState(err) != "" {
 		// The statement failed and the link works.
@@ -413,6 +409,9 @@ func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)
 	}
 	if err != nil {
 		s.lose(err)
+		return false
+	}
+	if s.late(sent) {
 		return false
 	}
 	s.heard(sent)

@@ -2,6 +2,7 @@ package sqlconn_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,12 @@ var job = advisory.Int64(4820)
 // timed runs a test with a clock of its own and a Locker.
 func timed(t *testing.T, test func(t *testing.T, f *fakeServer, l *sqlconn.Locker), opts ...sqlconn.LockerOption) {
 	t.Helper()
+	pooled(t, func(t *testing.T, f *fakeServer, _ *sql.DB, l *sqlconn.Locker) { test(t, f, l) }, opts...)
+}
+
+// pooled is timed for tests that do something to the pool.
+func pooled(t *testing.T, test func(t *testing.T, f *fakeServer, db *sql.DB, l *sqlconn.Locker), opts ...sqlconn.LockerOption) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		db := f.open()
@@ -33,7 +40,7 @@ func timed(t *testing.T, test func(t *testing.T, f *fakeServer, l *sqlconn.Locke
 			l.Close()
 			time.Sleep(time.Second) // in which a connection that was given up is closed
 		}()
-		test(t, f, l)
+		test(t, f, db, l)
 	})
 }
 

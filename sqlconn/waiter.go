@@ -46,9 +46,10 @@ func (l *Locker) nextPolled() *gate {
 // spareSession returns a session that holds nothing and waits for nothing, and is not
 // the front session; nil if there are as many as may be, or none could wait.
 func (l *Locker) spareSession() *session {
-	if l.polls {
+	if l.polls || l.closed || l.front == nil && l.noMore.After(time.Now()) {
 		return nil
 	}
+	l.frontSession() // which guards those that wait
 	for s := range l.sessions {
 		if s != l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.holds) == 0 && len(s.queue) == 0 && len(s.inFlight) == 0 {
 			return s
@@ -80,7 +81,7 @@ func (s *session) await(g *gate) {
 
 // waitsAs reports whether s waits as the front of g's queue would.
 func (s *session) waitsAs(g *gate) bool {
-	return len(g.queue) > 0 && g.queue[0].settings.Mode == s.waitMode && g.queue[0].settings.PlainWait == s.plain
+	return len(g.queue) > 0 && !g.queue[0].once && g.queue[0].settings.Mode == s.waitMode && g.queue[0].settings.PlainWait == s.plain
 }
 
 // poll tries all polled keys in one batch.
@@ -231,6 +232,9 @@ func (s *session) slice(g *gate) {
 		s.lose(err)
 		return
 	}
+	if s.late(sent) {
+		return
+	}
 	s.heard(sent)
 	s.watch.Reset(s.l.times.deadline - time.Since(sent))
 	// A deadlock that the server found is none: nobody waits for a session that waits but
@@ -242,8 +246,8 @@ func (s *session) slice(g *gate) {
 		g.granted(s, mode, token)
 	case failed != nil && len(g.queue) > 0:
 		r := g.queue[0]
-		s.slept(g)
 		g.fail(r, failed)
+		s.slept(g)
 	case s.hurried || !s.waitsAs(g):
 		s.slept(g)
 	case len(s.l.polled) > 0:
@@ -265,6 +269,7 @@ func (s *session) slice(g *gate) {
 func (s *session) signOfLife() (sent time.Time, err error) {
 	sent = time.Now()
 	s.l.mu.Lock()
+	s.slicing = false
 	s.heard(sent) // not yet; but nothing is held that could be lost
 	s.watch.Reset(s.l.times.deadline)
 	s.l.mu.Unlock()
