@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
 // handlerTimeout bounds what a request asks of the database.
@@ -32,7 +33,12 @@ const handlerTimeout = 5 * time.Second
 // seconds at most; then, or if the database cannot be reached, the answer is 503. The page has no
 // script and loads nothing. Of many locks it shows those that somebody waits for, and
 // says how many were left out; the JSON has all.
+//
+// It panics if db is nil.
 func Handler(db DB) http.Handler {
+	if given.IsNil(db) {
+		panic("pgadvisory: inspect.Handler: db is nil")
+	}
 	return &handler{db: db, turn: make(chan struct{}, 1), timeout: handlerTimeout}
 }
 

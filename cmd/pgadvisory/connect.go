@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
+	"strings"
 
 	"github.com/lib/pq"
 
@@ -29,7 +34,11 @@ func (t *target) settings() (settings, error) {
 	if d == "" {
 		d = os.Getenv("DATABASE_URL")
 	}
-	return parseSettings(d)
+	s, err := parseSettings(d)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.check()
 }
 
 // open returns a pool of connections that works, to a server that is new enough.
@@ -104,25 +113,86 @@ func newEnough(version int, text string) error {
 	return nil
 }
 
-// unreachable says to which server it was that err happened.
+// unreachable says to which server it was that err happened, and what can be done.
 func (s settings) unreachable(err error) error {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return err
 	}
-	hint := "is it running? see pgadvisory help connection"
+	hint, code := s.hint(err)
+	err = fmt.Errorf("cannot connect to %s: %w (%s)", s.where(), err, hint)
+	if code != 0 {
+		return &failure{code, err}
+	}
+	return err
+}
+
+// hint also returns the exit code if it is not that of the error.
+func (s settings) hint(err error) (hint string, code int) {
+	const help = "see pgadvisory help connection"
 	if e, ok := errors.AsType[*pq.Error](err); ok {
 		switch {
+		case strings.HasPrefix(e.Message, "unsupported startup parameter"): // a PgBouncer's words, in no other language
+			name := e.Message[strings.LastIndex(e.Message, " ")+1:]
+			hint = "in pgbouncer.ini: ignore_startup_parameters = " + name
+			if s[name] != "" {
+				return "leave it out, or " + hint, 0
+			}
+			return hint + "; the driver, lib/pq, always sends it", 0
+		case (e.Code == "42704" || e.Code == "22023") && s.named(e.Message):
+			return "leave it out, or correct it: what is not known to the driver, lib/pq, is a setting of the server", exitUsage
+		case e.Code == "28P01":
+			return "put the password into ~/.pgpass or PGPASSWORD", 0
+		case e.Code.Class() == "28" && strings.Contains(e.Message, "pg_hba.conf"):
+			return "the server's pg_hba.conf says who may connect from where, and whether with TLS, which sslmode is about", 0
 		case e.Code.Class() == "28":
-			hint = "put the password into ~/.pgpass or PGPASSWORD"
+			return "name another role by PGUSER or in -d", 0
 		case e.Code == "3D000":
-			hint = "name another by -d or PGDATABASE"
+			return "name another by -d or PGDATABASE", 0
 		case e.Code == "42501":
-			hint = "GRANT CONNECT ON DATABASE … TO …"
+			return "GRANT CONNECT ON DATABASE … TO …", 0
 		case e.Code.Class() == "53":
-			hint = "the server is full"
-		default:
-			hint = "see pgadvisory help connection"
+			return "the server is full", 0
+		}
+		return help, 0
+	}
+	if errors.Is(err, pq.ErrSSLNotSupported) {
+		return "sslmode asks for TLS: without an sslmode, or by sslmode=disable, it is done without", 0
+	}
+	if isTLS(err) {
+		return "see sslmode and sslrootcert, by which the server's certificate is checked", 0
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return "see sslrootcert, sslcert and sslkey", exitUsage // only files are opened, and a socket is no file
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			return "is this the host's name? " + help, 0
+		}
+		return "the host's name cannot be looked up now", 0
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
+		return "is it running? " + help, 0
+	}
+	return help, 0
+}
+
+// named reports whether what a server says is about one of s.
+func (s settings) named(message string) bool {
+	for name := range s {
+		if strings.Contains(message, `"`+name+`"`) {
+			return true
 		}
 	}
-	return fmt.Errorf("cannot connect to %s: %w (%s)", s.where(), err, hint)
+	return false
+}
+
+// isTLS reports whether err is of a certificate, or of what is not TLS.
+func isTLS(err error) bool {
+	_, chain := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return chain || authority || host || invalid || alert || record
 }

@@ -43,13 +43,9 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// exit is an error that says nothing.
-func exit(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return &failure{code: code}
-}
+// exit is an error that says nothing. It is one for code 0, too: who asks whether there was an
+// error asks whether to go on.
+func exit(code int) error { return &failure{code: code} }
 
 func fail(code int, format string, args ...any) error {
 	return &failure{code, fmt.Errorf(format, args...)}

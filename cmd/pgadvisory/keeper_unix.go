@@ -4,13 +4,20 @@ package main
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
 // keeperArg is what a keeper is started with, and the pid of the process for which it is, to
@@ -99,13 +106,33 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 			return nil
 		case <-lost:
 			err := cause()
-			k.say(answer{Lost: k.order.Key.String() + ": " + strings.TrimPrefix(err.Error(), "pgadvisory: ")})
+			k.say(answer{Lost: k.order.Key.String() + ": " + lossText(err)})
 			if due == nil {
 				k.seeToTheEnd(group)
 			}
 			return err
 		}
 	}
+}
+
+// lossText says of a loss that the session is gone, where the driver's words do not.
+func lossText(err error) string {
+	text := strings.TrimPrefix(err.Error(), "pgadvisory: ")
+	why, ok := strings.CutPrefix(text, strings.TrimPrefix(advisory.ErrLost.Error(), "pgadvisory: ")+": ")
+	if !ok || !sessionGone(err) {
+		return text
+	}
+	return "lock lost: the session that held it is gone: " + why
+}
+
+// sessionGone reports whether the driver says so: no time-out, after which the server may still
+// have it.
+func sessionGone(err error) bool {
+	if e, ok := errors.AsType[*pq.Error](err); ok {
+		return e.Fatal()
+	}
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && !e.Timeout() || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF)
 }
 
 // seeToTheEnd waits for the other process to end a command whose lock is lost. If it does not,

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -42,6 +44,9 @@ func (k *keep) session() error {
 	}
 	lock, err := locker.Lock(ctx, k.order.Key, calls...)
 	acquired()
+	if e, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && e.Reason == advisory.Pooler {
+		return fmt.Errorf("%w (if it is in transaction mode, --scope transaction works)", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -39,6 +41,9 @@ func parseURL(d string) (settings, error) {
 	// it a part may stand where the port or a parameter is expected.
 	bad := usage("the connection URL cannot be read: in a password, special characters are written as in any URL, / as %%2F and # as %%23")
 	u, err := url.Parse(d)
+	if err != nil && hasSeveralHosts(d) {
+		return nil, errSeveralHosts
+	}
 	if err != nil || u.Fragment != "" || strings.Contains(u.Path, "@") || strings.Contains(u.RawQuery, "@") {
 		return nil, bad
 	}
@@ -70,6 +75,40 @@ func parseURL(d string) (settings, error) {
 		set(name, query.Get(name))
 	}
 	return s, nil
+}
+
+var errSeveralHosts = usage("several hosts are not supported, as they are not by the driver, lib/pq: name one")
+
+// hasSeveralHosts is for a URL that cannot be parsed. An @ in what follows the hosts says that
+// they are a part of a password.
+func hasSeveralHosts(d string) bool {
+	_, rest, _ := strings.Cut(d, "://")
+	hosts := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		hosts, rest = rest[:end], rest[end:]
+		if strings.Contains(rest, "@") {
+			return false
+		}
+	}
+	return strings.Contains(hosts[strings.LastIndex(hosts, "@")+1:], ",")
+}
+
+// check looks, before anybody connects, at what lib/pq would refuse only then.
+func (s settings) check() error {
+	if strings.Contains(s.get("host", "PGHOST"), ",") {
+		return errSeveralHosts
+	}
+	if port, err := strconv.Atoi(s.port()); err != nil || port < 1 || port > 65535 {
+		return usage("the connection's port is a number from 1 to 65535")
+	}
+	if _, err := strconv.Atoi(cmp.Or(s.get("connect_timeout", "PGCONNECT_TIMEOUT"), "0")); err != nil {
+		return usage("the connection's connect_timeout is a number of seconds")
+	}
+	modes := []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+	if !slices.Contains(modes, s.sslmode()) {
+		return usage("the connection's sslmode is one of %s", strings.Join(modes[1:], ", "))
+	}
+	return nil
 }
 
 // parseList reads name=value, with values in quotes where they have spaces.

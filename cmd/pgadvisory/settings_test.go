@@ -37,7 +37,7 @@ func TestParseSettings(t *testing.T) {
 func TestNoErrorTellsAPassword(t *testing.T) {
 	for _, d := range []string{
 		"postgres://u:s3c/ret@db/app", "postgres://u:s3c#ret@db/app", "postgres://u:s3c?ret@db/app", "postgres://u:12#s3cret@db/app",
-		"postgres://u:s3c%ret@db/app", "postgres://u:s3c ret@db/app", "postgres://u:12/s3cret@db/app", "postgres://u:12?s3cret@db/app",
+		"postgres://u:s3c,ret/x@db/app", "postgres://u:s3c%ret@db/app", "postgres://u:s3c ret@db/app", "postgres://u:12/s3cret@db/app", "postgres://u:12?s3cret@db/app",
 		"postgres://u:s3cret@db:port/app", "postgres://u:s3cret@[::1/app", "postgres://u:s3cret@db/app?%zz", "postgres://u:s3cret@db/app?S3CRET=1",
 		"mysql://u:s3cret@db/app", "host=db password='s3cret", "host=db password=x s3cret", "s3cret ret=1",
 	} {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/pgadvisory/pgadvisory/inspect"
 )
@@ -44,24 +46,50 @@ Exit code 1 if nobody holds it.
 					}
 				}
 			}
+			said := key.String()
+			if given := args[0]; given != said {
+				said = fmt.Sprintf("%s (%v)", clean(given), key)
+			}
 			if *asJSON {
-				if err := writeJSON(p.out, locks); err != nil {
+				if err := writeJSON(p.out, madeOf(locks, args[0])); err != nil {
 					return err
 				}
 				return exit(code)
 			}
 			if code != 0 {
-				fmt.Fprintf(p.out, "nobody holds %v\n", key)
+				fmt.Fprintf(p.out, "nobody holds %s\n", said)
 			}
 			for _, l := range locks {
-				fmt.Fprintln(p.out, l)
+				fmt.Fprintln(p.out, said+strings.TrimPrefix(l.String(), key.String()))
 			}
 			if database, err := databaseName(ctx, db); err == nil {
 				if tool := toolOf(key, database); tool != "" {
-					fmt.Fprintf(p.out, "%v is the key of %s\n", key, tool)
+					fmt.Fprintf(p.out, "%s is the key of %s\n", said, tool)
 				}
 			}
 			return exit(code)
 		}
 	},
+}
+
+// A lockOf is a lock whose JSON also says in which form its key was asked for, if in another.
+type lockOf struct {
+	inspect.Lock
+	given string
+}
+
+func madeOf(locks []inspect.Lock, given string) (list []lockOf) {
+	for _, l := range locks {
+		list = append(list, lockOf{l, given})
+	}
+	return list
+}
+
+func (l lockOf) MarshalJSON() ([]byte, error) {
+	object, err := json.Marshal(l.Lock)
+	if err != nil || l.given == l.Key.String() {
+		return object, err
+	}
+	given, err := json.Marshal(l.given)
+	return append(object[:len(object)-1], `,"made_of":`+string(given)+"}"...), err
 }

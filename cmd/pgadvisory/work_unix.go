@@ -76,7 +76,9 @@ func (f *front) await(c *child) (lost <-chan struct{}) {
 		if lost != nil {
 			return
 		}
-		syscall.Kill(-c.pid, syscall.SIGTERM)
+		if syscall.Kill(-c.pid, syscall.SIGTERM) == nil {
+			why += "; the command was sent SIGTERM"
+		}
 		syscall.Kill(-c.pid, syscall.SIGCONT) // if it is stopped
 		late = time.After(f.order.Grace)
 		told := make(chan struct{})
