@@ -16,8 +16,14 @@ var (
 	ErrLost = errors.New("pgadvisory: lock lost")
 	// ErrNotHeld: there is nothing to release.
 	ErrNotHeld = errors.New("pgadvisory: lock not held")
-	// ErrAlreadyHeld: the connection, transaction or Do at hand has the key already.
-	// PostgreSQL would grant it a second time and ask for a second unlock.
+	// ErrAlreadyHeld: the connection has the key already, by package sqlconn; or the
+	// transaction has it, by package xact; or a Locker was given the ctx of work that
+	// runs under the key in a Locker's Do. PostgreSQL would grant it to the session a
+	// second time, and ask for a second unlock.
+	//
+	// Nothing is known across the two packages, nor across connections: inside the
+	// work under a key, sqlconn.Do and xact.Do of that key open another connection
+	// and wait for their own caller. Give them [MaxWait] or a ctx that ends.
 	ErrAlreadyHeld = errors.New("pgadvisory: lock already held")
 	// ErrDeadlock: two or more wait for each other, and this one was told to give way.
 	ErrDeadlock = errors.New("pgadvisory: deadlock")

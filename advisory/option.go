@@ -105,6 +105,10 @@ func isNil(v any) bool {
 // MaxWait bounds how long a call waits for its lock, apart from ctx, which may
 // go on to bound the work. The wait then ends as a [*NotAcquiredError].
 // MaxWait(0) is one try. A Try… call is one try whatever MaxWait says.
+//
+// Neither bounds the wait for a connection: while all of a pool are in use, Do and
+// TryDo of packages sqlconn and xact wait for one until ctx ends. Give ctx a
+// deadline.
 func MaxWait(d time.Duration) Option { return maxWait(d) }
 
 type maxWait time.Duration

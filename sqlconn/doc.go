@@ -11,6 +11,16 @@
 //			return reconcile(ctx, conn)
 //		})
 //
+// # A lock within a lock
+//
+// A second call for a key on the connection that has it is
+// [advisory.ErrAlreadyHeld]. On another connection it waits: Do of a key inside the
+// work under that key, of Do or of package xact, waits for its own caller. Give it
+// [advisory.MaxWait] or a ctx that ends, or use TryDo. A lock that package xact took in
+// a transaction on the connection is not known here, and PostgreSQL grants the key
+// once more. In the work of a Locker's Do its own Do of the key, with the ctx of
+// that work, is ErrAlreadyHeld.
+//
 // # What happens to the connection
 //
 // The caller's ctx never reaches the driver while a lock is at stake, since a

@@ -61,6 +61,10 @@ func WithoutServerCheck() LockerOption {
 // so that a short job is not run again by a node whose clock is behind. Unlock then
 // returns at once and the release happens in the background; Do, TryDo, Shutdown and
 // Close wait for it. It is for the calls of a [Locker].
+//
+// The end of ctx does not cut it short: Do returns when the time is over. Shutdown
+// with a ctx that ends does, and so does the end of the process, by a crash, os.Exit
+// or log.Fatal, with which its connections are closed.
 func HoldAtLeast(d time.Duration) advisory.SessionOption { return holdAtLeast(d) }
 
 type holdAtLeast time.Duration

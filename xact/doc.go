@@ -18,6 +18,15 @@
 // they did not begin, the other functions refuse with [advisory.ErrStaleSnapshot],
 // unless [AnyIsolation] is given.
 //
+// # A lock within a lock
+//
+// A second call for a key in the transaction that has it is
+// [advisory.ErrAlreadyHeld]. In another transaction it waits: Do of a key inside the
+// work under that key, of Do or of package sqlconn, opens another connection and
+// waits for its own caller. Give it [advisory.MaxWait] or a ctx that ends, or use
+// TryDo. A lock that package sqlconn took on the transaction's connection is not
+// known here, and PostgreSQL grants the key once more.
+//
 // # What happens to the transaction
 //
 // The caller's ctx never reaches the driver, for a driver whose context ends in the

@@ -56,7 +56,9 @@ from those. -d is a URL, a list such as "host=db1 dbname=app", or the name of a 
 
 Without a host the local Unix socket is used if there is one, else localhost. Without an sslmode
 TLS is used if the server has it. Connecting is given up after 10 seconds, or what connect_timeout or
-PGCONNECT_TIMEOUT says. Service files are not supported, as they are not by the driver, lib/pq.
+PGCONNECT_TIMEOUT says. Service files, several hosts and target_session_attrs are not supported, as
+they are not by the driver, lib/pq. Through PgBouncer it connects only where pgbouncer.ini has
+ignore_startup_parameters = extra_float_digits.
 
 A password belongs in ~/.pgpass, or the file that PGPASSFILE names, or in PGPASSWORD. In -d
 everybody on this machine can read it in the list of processes, as with psql. pgadvisory prints it
@@ -81,7 +83,7 @@ Locks belong to one database: in another database of the server, the same key is
   1     the answer is no: the lock was not free (run -n, run -w, wait -w; -E changes it), nobody
         holds it (who), no such session has or wants a lock, or nobody said yes (release), there is
         a warning or a suspect (check --strict)
-  64    wrong flags or arguments, a key in no known form
+  64    wrong flags or arguments, a key in no known form, wrong settings of the connection
   69    the server cannot be reached, or cannot be used: a hot standby, a pooler in transaction
         mode, older than PostgreSQL 12
   71    the system refused something, such as a new process

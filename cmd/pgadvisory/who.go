@@ -15,7 +15,8 @@ var whoCommand = &command{
 	args:    "[flags] KEY",
 	summary: "says who holds a lock, and who waits for it",
 	help: `
-Exit code 1 if nobody holds it.
+Exit code 1 if nobody holds it. A key that was given in another form, such as name:nightly, is told in
+both; in JSON the given one is made_of.
 
   pgadvisory who name:nightly
 `,
