@@ -134,10 +134,10 @@ func (s settings) hint(err error) (hint string, code int) {
 		case strings.HasPrefix(e.Message, "unsupported startup parameter"): // a PgBouncer's words, in no other language
 			name := e.Message[strings.LastIndex(e.Message, " ")+1:]
 			hint = "in pgbouncer.ini: ignore_startup_parameters = " + name
-			if s[name] != "" {
-				return "leave it out, or " + hint, 0
+			if name == "extra_float_digits" {
+				return hint + "; the driver, lib/pq, always sends it", 0
 			}
-			return hint + "; the driver, lib/pq, always sends it", 0
+			return "leave it out, or " + hint, 0
 		case (e.Code == "42704" || e.Code == "22023") && s.named(e.Message):
 			return "leave it out, or correct it: what is not known to the driver, lib/pq, is a setting of the server", exitUsage
 		case e.Code == "28P01":

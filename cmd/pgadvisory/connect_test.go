@@ -30,6 +30,7 @@ func TestHintsOfConnectionErrors(t *testing.T) {
 		{&pq.Error{Code: "3D000", Message: `database "app" does not exist`}, exitUnavailable, "PGDATABASE"},
 		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter: extra_float_digits"}, exitUnavailable, "ignore_startup_parameters = extra_float_digits; the driver"},
 		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter: channel_binding"}, exitUnavailable, "leave it out"},
+		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter in options: search_path"}, exitUnavailable, "leave it out, or in pgbouncer.ini: ignore_startup_parameters = search_path"},
 		{&pq.Error{Code: "42704", Message: `unrecognized configuration parameter "channel_binding"`}, exitUsage, "leave it out"},
 		{&pq.Error{Code: "42704", Message: `unrecognized configuration parameter "server_version_num"`}, exitUnavailable, "help connection"},
 		{&pq.Error{Code: "57P03", Message: "the database system is starting up"}, exitUnavailable, "help connection"},
