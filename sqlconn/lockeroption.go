@@ -63,9 +63,8 @@ func WithoutServerCheck() LockerOption {
 // Close wait for it. It is for the calls of a [Locker].
 //
 // The end of ctx does not cut it short: Do returns when the time is over. Shutdown
-// with a ctx that ends does, and a Do that waits is then [advisory.ErrLost]. So does
-// the end of the process, by a crash, os.Exit or log.Fatal, with which its
-// connections are closed.
+// with a ctx that ends does, and so does the end of the process, by a crash, os.Exit
+// or log.Fatal, with which its connections are closed.
 func HoldAtLeast(d time.Duration) advisory.SessionOption { return holdAtLeast(d) }
 
 type holdAtLeast time.Duration
