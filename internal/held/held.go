@@ -22,7 +22,15 @@ type owner = weak.Pointer[byte]
 var (
 	mu    sync.Mutex
 	locks = map[owner]map[advisory.Key]advisory.Mode{}
+
+	underWay = map[attempt]struct{}{}
 )
+
+// An attempt is a call that may take a key.
+type attempt struct {
+	owner owner
+	key   advisory.Key
+}
 
 // Owner is a driver's connection or a transaction.
 type Owner struct{ p *byte }
@@ -35,6 +43,30 @@ func OwnerOf(v any) Owner {
 		return Owner{}
 	}
 	return Owner{(*byte)(r.UnsafePointer())}
+}
+
+// Begin reports whether no call to take k is under way, and begins one, up to End. The
+// server would grant it to both.
+func (o Owner) Begin(k advisory.Key) bool {
+	if o.p == nil {
+		return true
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	a := attempt{weak.Make(o.p), k}
+	_, other := underWay[a]
+	underWay[a] = struct{}{}
+	return !other
+}
+
+// End ends what Begin has begun.
+func (o Owner) End(k advisory.Key) {
+	if o.p == nil {
+		return
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	delete(underWay, attempt{weak.Make(o.p), k})
 }
 
 // Mode returns in which mode k is held.

@@ -35,6 +35,23 @@ func TestOwnerRemembersByIdentity(t *testing.T) {
 	runtime.KeepAlive(a)
 }
 
+func TestOneAttemptAtATime(t *testing.T) {
+	a, b := OwnerOf(&conn{}), OwnerOf(&conn{})
+	k, other := advisory.Int64(1), advisory.Int64(2)
+	if !a.Begin(k) || !b.Begin(k) || !a.Begin(other) {
+		t.Error("an attempt is in the way of one for another key or connection")
+	}
+	if a.Begin(k) {
+		t.Error("two attempts at a time")
+	}
+	if a.End(k); !a.Begin(k) {
+		t.Error("an attempt is in the way after its end")
+	}
+	if v := OwnerOf(conn{}); !v.Begin(k) || !v.Begin(k) {
+		t.Error("the attempts of a value are remembered")
+	}
+}
+
 func TestValuesAreNotRemembered(t *testing.T) {
 	k := advisory.Int64(4820)
 	OwnerOf(conn{}).Add(advisory.Exclusive, k)
