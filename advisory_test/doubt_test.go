@@ -34,6 +34,14 @@ func (tx *lateTx) ExecContext(ctx context.Context, query string, args ...any) (s
 	return r, err
 }
 
+func (tx *lateTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if strings.HasPrefix(query, "ROLLBACK") && !tx.lost {
+		tx.lost = true
+		return nil, errLost
+	}
+	return tx.Tx.QueryContext(ctx, query, args...)
+}
+
 // A session that may hold the lock is not pooled, also if there was no time to find out.
 func TestTxDoInDoubtEndsItsSession(t *testing.T) {
 	pgtest.Slow(t)

@@ -49,11 +49,15 @@ func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) 
 func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
 	return bound.Call(late, func(late context.Context) (none T, _ error) {
-		c.Session = bound.Session{Ctx: late, On: conn}
+		c.Session = bound.Given(late, conn)
 		if err := conn.Raw(c.look); err != nil {
 			return none, err
 		}
-		return f(c)
+		v, err := f(c)
+		if errors.Is(err, bound.ErrOpenRows) {
+			c.discard()
+		}
+		return v, err
 	}, c.giveUp, func(T, error) { c.discard() })
 }
 

@@ -23,6 +23,11 @@ import (
 // any more after fn, the error is also [advisory.ErrLost]. Otherwise errors are
 // those of [Lock], or open's, wrapped.
 //
+// fn should commit its transactions and close its rows. If it leaves one of them open on the
+// connection, Do closes that, so that the server rolls back what was not committed and
+// then lets go of the lock, and says so. With rows left open it is not known whether the
+// lock was held until then, and the error is also ErrLost.
+//
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
@@ -58,12 +63,12 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 	}
 
+	var driver bound.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	defer func() {
-		if hung {
-			go conn.Close()
-		} else {
-			conn.Close()
+		if !closed(conn, hung) {
+			driver.Close()
+			err = errors.Join(err, errLeftOpen)
 		}
 	}()
 	ran, err = lock(conn)
@@ -72,23 +77,53 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		return false, err
 	}
 
-	var driver bound.Driver
 	conn.Raw(driver.Keep)
 	since := time.Now()
 	defer func() {
-		uerr := unlock(ctx, conn, k, s, since)
+		uerr := unlock(ctx, conn, k, s, since, true)
 		switch {
 		case uerr == nil:
+		case errors.Is(uerr, errLeftOpen):
+			err = errors.Join(err, uerr)
+		case errors.Is(uerr, bound.ErrBusy):
+			err = errors.Join(err, fmt.Errorf("%w; whether it held the lock until then is not known: %w: %w", errLeftOpen, advisory.ErrLost, uerr))
+		case errors.Is(uerr, bound.ErrNoAnswer):
+			hung = true
+			err = errors.Join(err, fmt.Errorf("%w, or fn left a transaction or rows open on the connection: %w", advisory.ErrLost, uerr))
 		case errors.Is(uerr, sql.ErrConnDone) && driver.Valid():
 			err = errors.Join(err, fmt.Errorf("%w: fn closed it, so that it went back to its pool and holds the lock still: leave that to Do", uerr))
 		case errors.Is(uerr, sql.ErrConnDone): // not all drivers say which it is
 			err = errors.Join(err, fmt.Errorf("%w, or fn closed the connection, which is left to Do, and it went back to its pool with the lock: %w", advisory.ErrLost, uerr))
 		default:
-			hung = errors.Is(uerr, bound.ErrNoAnswer)
 			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
 		}
 	}()
 	return true, fn(ctx, conn)
+}
+
+// errLeftOpen is an error of fn's that is no loss: the lock was held until what fn had left
+// open was rolled back.
+var errLeftOpen = errors.New("fn left a transaction or rows open on the connection: it was closed, and what was not committed was rolled back")
+
+// closed closes conn, and reports whether that is done: database/sql waits for rows and a
+// transaction that are open on it. hung: a call was given up, and conn is not waited for.
+func closed(conn Conn, hung bool) bool {
+	closed := make(chan struct{})
+	go func() {
+		conn.Close()
+		close(closed)
+	}()
+	if hung {
+		return true
+	}
+	timer := time.NewTimer(bound.Abort)
+	defer timer.Stop()
+	select {
+	case <-closed:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // opened calls open in bounded time: a driver may not return from a handshake.

@@ -29,6 +29,9 @@
 // undoes what it granted; the connection stays usable. If no answer comes, the
 // call gives the connection up and returns within two seconds of ctx's end.
 //
+// Rows of an earlier query are to be closed before a call: with rows open it fails, and the
+// connection is not to be used any more.
+//
 // A connection of which it is not known what it holds is discarded, never pooled:
 // its next use is [sql.ErrConnDone] or [driver.ErrBadConn], and the server frees its
 // locks. On a link that swallows packets the server learns of that only by its own

@@ -114,7 +114,7 @@ func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode)
 		return err
 	}
 	// Here the end of limit does reach the driver, and ends the connection.
-	_, err := bound.Session{Ctx: limit, On: c.conn}.Exec(lockfn.Block(k, m))
+	_, err := bound.Given(limit, c.conn).Exec(lockfn.Block(k, m))
 	if limit.Err() != nil {
 		c.discard()
 		return bound.Cause(limit)

@@ -26,13 +26,22 @@ func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.S
 	if err != nil {
 		return lockfn.Error("unlock", key, s.Mode, err)
 	}
-	return unlock(ctx, conn, key, s, time.Time{})
+	return unlock(ctx, conn, key, s, time.Time{}, false)
 }
 
-// unlock tells the Observer how long the lock was held, if since says it.
-func unlock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings, since time.Time) error {
+// unlock tells the Observer how long the lock was held, if since says it. alone: if a
+// transaction is open on conn it releases nothing, but discards conn, so that what is not
+// committed is rolled back first.
+func unlock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings, since time.Time, alone bool) error {
+	text := lockfn.Unlock(key, s.Mode)
+	if alone {
+		text = lockfn.UnlockAlone(key, s.Mode)
+	}
 	err := release(ctx, conn, func(c *call) error {
-		rows, err := c.Exec(lockfn.Unlock(key, s.Mode))
+		rows, err := c.Exec(text)
+		if rows == lockfn.AloneInTransaction || alone && lockfn.SQLState(err) == lockfn.InFailedTransaction {
+			return errLeftOpen
+		}
 		if err != nil {
 			return err
 		}
@@ -52,7 +61,7 @@ func unlock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Setting
 	err = lockfn.Error("unlock", key, s.Mode, err)
 	if s.Observer != nil {
 		e := advisory.Event{Kind: advisory.Released, Key: key, Mode: s.Mode, Label: s.Label, Err: err}
-		if err != nil {
+		if err != nil && !errors.Is(err, errLeftOpen) {
 			e.Kind = advisory.Lost
 		}
 		if !since.IsZero() {

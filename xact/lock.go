@@ -17,7 +17,9 @@ import (
 // documentation; [advisory.ErrAlreadyHeld] if tx holds the key by an earlier call of
 // this package with the same Tx; [advisory.ErrLockTableFull]; ctx's error if it ended
 // before the answer (then tx may hold the lock, until it ends); else the driver's.
-// After an error of the server the transaction has failed, as after any.
+// After an error of the server the transaction has failed, as after any. Rows of an earlier
+// query are to be closed first: with rows open it is an error, after which, through lib/pq,
+// the transaction can only be rolled back.
 func TryLock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOption) (bool, error) {
 	return lock(ctx, tx, "try lock", []advisory.Key{key}, opts, false)
 }
@@ -125,13 +127,13 @@ func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err er
 
 	if err != nil || taken < len(keys) {
 		if lockfn.SQLState(err) != lockfn.InFailedTransaction { // else there is no savepoint
-			if _, derr := c.Exec(lockfn.Drop); err == nil {
+			if derr := c.Run(lockfn.Drop); err == nil {
 				err = derr
 			}
 		}
 		return false, err
 	}
-	if _, err := c.Exec(lockfn.Keep); err != nil {
+	if err := c.Run(lockfn.Keep); err != nil {
 		return false, err
 	}
 	c.owner.Add(c.settings.Mode, keys...)

@@ -42,7 +42,7 @@ func (o *own) lock(waits bool) (granted bool, err error) {
 	defer stop()
 	o.doubt = true
 	granted, err = bound.Call(late, func(late context.Context) (bool, error) {
-		w := &wait.Wait{Session: bound.Session{Ctx: late, On: o.tx}, Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
+		w := &wait.Wait{Session: bound.Given(late, o.tx), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
 		granted, doubt, err := acquire(w, waits)
 		if !doubt && late.Err() == nil {
 			o.doubt = false
@@ -91,7 +91,7 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 			return w.Slice(length)
 		}
 		// No snapshot stays in view during a pause.
-		if _, err := w.Exec(lockfn.RollbackAndChain); err != nil {
+		if err := w.Run(lockfn.RollbackAndChain); err != nil {
 			return false, err
 		}
 		w.Pause()
@@ -140,7 +140,7 @@ func (o *own) rollback() {
 // release makes sure that the session does not hold the lock: else it ends it, for
 // which it is never too late.
 func (o *own) release(s bound.Session) {
-	if _, err := s.Exec(lockfn.RollbackAndChain); err == nil {
+	if err := s.Run(lockfn.RollbackAndChain); err == nil {
 		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {
 			return
 		}

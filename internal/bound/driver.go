@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"sync/atomic"
+	"time"
 )
 
 // A Rawer is a *sql.Conn, or the like.
@@ -45,13 +46,39 @@ func (d *Driver) Valid() bool {
 //
 // Below database/sql there may be another pool, to which a closed connection only goes
 // back: pgx's, which destroys one that is inside a transaction.
+//
+// database/sql closes a connection no sooner than rows and a transaction on it are closed,
+// and meanwhile takes no more statements. Discard does not wait for that.
 func Discard(conn Rawer) {
-	conn.Raw(func(driverConn any) error {
-		if e, ok := driverConn.(driver.ExecerContext); ok {
-			ctx, cancel := context.WithTimeout(context.Background(), Abort)
-			defer cancel()
-			e.ExecContext(ctx, "BEGIN", nil)
-		}
-		return driver.ErrBadConn
-	})
+	var raw Driver
+	asked, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		conn.Raw(func(driverConn any) error {
+			defer close(asked)
+			raw.Keep(driverConn)
+			if e, ok := driverConn.(driver.ExecerContext); ok {
+				ctx, cancel := context.WithTimeout(context.Background(), Abort)
+				defer cancel()
+				e.ExecContext(ctx, "BEGIN", nil)
+			}
+			return driver.ErrBadConn
+		})
+	}()
+	select {
+	case <-ended:
+		return
+	case <-asked:
+	}
+	timer := time.NewTimer(closing)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		raw.Close()
+	}
 }
+
+// closing is for how long database/sql may take to close a connection. It is not known
+// otherwise whether it waits.
+const closing = 100 * time.Millisecond

@@ -6,7 +6,7 @@ package lockfn
 //
 // What is quick is also good for CREATE INDEX CONCURRENTLY. If it comes upon a snapshot
 // of a transaction, it waits for that transaction's end.
-const Blocks = "SELECT 1 WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + heldHere + ")" +
+const Blocks = answer + "WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + heldHere + ")" +
 	" OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND l.locktype <> 'advisory'" +
 	" AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))"
 
@@ -72,7 +72,7 @@ ours AS MATERIALIZED (
 	FROM edge e LEFT JOIN ours o ON o.pid = e.waiter
 	WHERE e.blocker IN (SELECT b.pid FROM back b)
 )
-SELECT 1 FROM pg_catalog.generate_series(1, (
+` + answer + `FROM pg_catalog.generate_series(1, (
 	SELECT CASE WHEN pg_catalog.min(r.waiter) FILTER (WHERE r.may_give_way) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
 		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '^/\*[^*]*\*/'), ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`

@@ -7,7 +7,7 @@ import (
 )
 
 // Held lists the advisory locks of the session at hand; [ScanHeld] reads a row.
-const Held = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
+const Held = "SELECT l.classid::pg_catalog.int8 AS pgadvisory, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
 	heldHere + " ORDER BY 1, 2, 3, 4"
 
 // HeldOn is [Held] with a row more, of the session's pid; [ScanHeldOn] reads a row.

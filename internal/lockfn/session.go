@@ -1,45 +1,68 @@
 package lockfn
 
-import "github.com/pgadvisory/pgadvisory/advisory"
+import (
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// answer begins a statement whose answer is how many rows there are. Its column has a name
+// that no other answer has, by which bound.Session knows it: bound.Answer.
+const answer = "SELECT 1 AS pgadvisory "
 
 // Try makes one try at session level: a row if it is granted.
 func Try(k advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 WHERE " + call(tryFn(m), k)
+	return answer + "WHERE " + call(tryFn(m), k)
 }
 
 // TryAny tries the keys in turn, up to the first that is free. Its row count is that
 // key's place, from 1; 0 if all were busy.
 func TryAny(keys []advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
+	return answer + "FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
 }
 
 // Block waits on the server at session level until it is granted: a row.
 func Block(k advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 FROM " + call(shared("pg_advisory_lock", m), k)
+	return answer + "FROM " + call(shared("pg_advisory_lock", m), k)
 }
 
 // Unlock releases one hold of session level: a row, or none if there was
 // nothing to release, of which the server warns in its log.
 func Unlock(k advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 WHERE " + call(unlockFn(m), k)
+	return answer + "WHERE " + call(unlockFn(m), k)
 }
 
 // UnlockIfHeld is [Unlock] without the warning, for a session of which one does
 // not know: a row if there was something to release.
 func UnlockIfHeld(k advisory.Key, m advisory.Mode) string {
-	return "SELECT 1 WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() +
+	return answer + "WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() +
 		" AND l.mode = '" + lockMode(m) + "') THEN " +
 		call(unlockFn(m), k) + " ELSE false END"
 }
 
+// UnlockAlone is [Unlock] outside of a transaction block. Inside of one, whose work is yet to
+// be committed or not, it releases nothing. See [SliceLimit].
+func UnlockAlone(k advisory.Key, m advisory.Mode) string {
+	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.now() = pg_catalog.statement_timestamp() THEN CASE WHEN %s THEN %d ELSE %d END "+
+		"WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.mode = '%s') THEN %d ELSE %d END)",
+		call(unlockFn(m), k), AloneReleased, AloneNotHeld, tagOf(k).held(), lockMode(m), AloneInTransaction, AloneNotHeld)
+}
+
+// The answers of [UnlockAlone].
+const (
+	AloneNotHeld       = 0
+	AloneReleased      = 1
+	AloneInTransaction = 2 // and the session holds the key
+)
+
 // HoldsAny answers with a row if the session holds the key in any mode, at
 // session or transaction level.
 func HoldsAny(k advisory.Key) string {
-	return "SELECT 1 WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() + ")"
+	return answer + "WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() + ")"
 }
 
 // UnlockAll releases all holds of session level.
-const UnlockAll = "SELECT pg_catalog.pg_advisory_unlock_all()"
+const UnlockAll = "SELECT pg_catalog.pg_advisory_unlock_all() AS pgadvisory"
 
 // Terminate ends the session at hand, and with it everything it holds.
 const Terminate = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"

@@ -44,7 +44,7 @@ func SliceLimit(own bool) string {
 	if own {
 		alone = "true"
 	}
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN %s"+
+	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN %s"+
 		" AND EXISTS ("+plpgsql+")"+
 		" THEN least(%d, (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * %d)::pg_catalog.int4) ELSE 0 END)",
 		alone, MaxSlice/sliceUnit, MaxSlice/sliceUnit)
@@ -96,7 +96,7 @@ func Slice(k advisory.Key, m advisory.Mode, d time.Duration) string {
 		setLocal("pgadvisory.b", strconv.FormatInt(b, 10)) + ", " +
 		setLocal("pgadvisory.got", "0") + "; " +
 		*block +
-		"; SELECT 1 FROM pg_catalog.generate_series(1, pg_catalog.current_setting('pgadvisory.got')::pg_catalog.int4)"
+		"; " + answer + "FROM pg_catalog.generate_series(1, pg_catalog.current_setting('pgadvisory.got')::pg_catalog.int4)"
 }
 
 func setLocal(name, value string) string {

@@ -30,7 +30,7 @@ const (
 
 // TryXact makes one try at transaction level, in a transaction of the caller's.
 func TryXact(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END ELSE %d END) AS pgadvisory",
 		freshness(anyIsolation), call(tryXactFn(m), k), XactStale)
 }
 
@@ -38,7 +38,7 @@ func TryXact(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
 // COMMITTED at transaction level, else at session level, to be followed by
 // [Restart].
 func TryXactOwn(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END WHEN %s THEN %d ELSE 0 END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END WHEN %s THEN %d ELSE 0 END) AS pgadvisory",
 		freshness(anyIsolation), call(tryXactFn(m), k), call(tryFn(m), k), XactSession)
 }
 
@@ -49,14 +49,14 @@ const RollbackAndChain = "ROLLBACK AND CHAIN"
 // Restart starts the transaction over, and turns the session's hold into one of
 // the new transaction: a row if so.
 func Restart(k advisory.Key, m advisory.Mode) string {
-	return RollbackAndChain + "; SELECT 1 WHERE CASE WHEN " + call(tryXactFn(m), k) + " THEN " + call(unlockFn(m), k) + " ELSE false END"
+	return RollbackAndChain + "; " + answer + "WHERE CASE WHEN " + call(tryXactFn(m), k) + " THEN " + call(unlockFn(m), k) + " ELSE false END"
 }
 
 // TryXactAll tries the keys in turn, up to the first that is busy. Its row count
 // is that key's place, from 1; 0 if all were granted; len(keys)+1 if nothing was
 // tried, for the snapshot would be older than the lock.
 func TryXactAll(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE NOT %s LIMIT 1) ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE NOT %s LIMIT 1) ELSE %d END) AS pgadvisory",
 		freshness(anyIsolation), rows(keys), onRow(tryXactFn(m)), len(keys)+1)
 }
 
@@ -64,7 +64,7 @@ func TryXactAll(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string 
 // is that key's place, from 1; 0 if all were busy; len(keys)+1 if nothing was
 // tried, for the snapshot would be older than the lock.
 func TryXactAny(keys []advisory.Key, m advisory.Mode, anyIsolation bool) string {
-	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE %s LIMIT 1) ELSE %d END)",
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN (SELECT t.i FROM %s WHERE %s LIMIT 1) ELSE %d END) AS pgadvisory",
 		freshness(anyIsolation), rows(keys), onRow(tryXactFn(m)), len(keys)+1)
 }
 

@@ -73,6 +73,11 @@ func (w *Wait) Exec(text string) (int64, error) {
 	return w.Session.Exec(lockfn.Waits(w.Key, w.Settings.Mode) + text)
 }
 
+// Run is [Wait.Exec] of a statement that has no answer.
+func (w *Wait) Run(text string) error {
+	return w.Session.Run(lockfn.Waits(w.Key, w.Settings.Mode) + text)
+}
+
 // Slice is a round that waits on the server, for at most length. It takes the lock
 // at session level.
 func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
