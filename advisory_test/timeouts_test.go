@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/xact"
 )
 
 // The timeouts of the role, shorter than a slice, end no wait on the server.
@@ -92,4 +95,69 @@ func failed(t testing.TB, s *pgtest.Server, p *pool) (statements []string) {
 		statements = append(statements, m[1])
 	}
 	return statements
+}
+
+// MaxWait is not for a try: on a far link its answer is waited for.
+func TestMaxWaitIsNotForATryOnAFarLink(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	short := advisory.MaxWait(10 * time.Millisecond)
+	nothing := func(context.Context, xact.Tx) error { return nil }
+	atOnce(t, func(all *together) {
+		for _, d := range drivers[:2] {
+			all.run(d.name, func(t *testing.T) {
+				p, link := d.proxied(t, pgtest.URL(t))
+				conn, tx := p.conn(t), p.tx(t, nil)
+				link.Delay(1200 * time.Millisecond) // more than MaxWait and the grace after it
+				if ok, err := sqlconn.TryLock(t.Context(), conn, advisory.Int64(1), short); !ok || err != nil {
+					t.Errorf("on a connection: %v, %v", ok, err)
+				}
+				if ok, err := xact.TryLock(t.Context(), tx, advisory.Int64(2), short); !ok || err != nil {
+					t.Errorf("in a transaction: %v, %v", ok, err)
+				}
+				if ran, err := p.txTryDo(t.Context(), advisory.Int64(3), nothing, short); !ran || err != nil {
+					t.Errorf("TryDo in a transaction: %v, %v", ran, err)
+				}
+				link.Delay(0)
+				unlock(t, conn, advisory.Int64(1))
+			})
+		}
+	})
+}
+
+// Two goroutines want one key on one connection, which the server would grant to both.
+func TestOneKeyOneConnectionTwoGoroutines(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		conn := p.conn(t)
+		for i := range 50 {
+			k := advisory.Int64(int64(i))
+			got := make(chan error, 4)
+			for j := range cap(got) {
+				go func() {
+					if j%2 == 0 {
+						ok, err := sqlconn.TryLock(t.Context(), conn, k)
+						if err == nil && !ok {
+							err = errors.New("refused")
+						}
+						got <- err
+					} else {
+						got <- sqlconn.Lock(t.Context(), conn, k)
+					}
+				}()
+			}
+			granted := 0
+			for range cap(got) {
+				if err := <-got; err == nil {
+					granted++
+				} else if !errors.Is(err, advisory.ErrAlreadyHeld) {
+					t.Error(err)
+				}
+			}
+			if granted != 1 {
+				t.Errorf("granted %d times", granted)
+			}
+			unlock(t, conn, k)
+		}
+		p.noLocks(t)
+	})
 }

@@ -61,6 +61,15 @@ func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, er
 	}, c.giveUp, func(T, error) { c.discard() })
 }
 
+// attempt runs f, which may take k. The server would grant it to two calls at a time.
+func (c *call) attempt(k advisory.Key, f func() error) error {
+	if !c.owner.Begin(k) {
+		return fmt.Errorf("%w, or about to be, by another call that is under way on this connection", advisory.ErrAlreadyHeld)
+	}
+	defer c.owner.End(k)
+	return f()
+}
+
 // nothing is what a call returns that returns no more than an error.
 type nothing = struct{}
 

@@ -40,10 +40,12 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 		stop = wait.Long(ctx, s.Observer, key, s, start)
 	}
 	_, err = on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
-		if s.PlainWait && !wait.OneTry(s) {
-			return none, c.plainWait(limit, key, s.Mode)
-		}
-		return none, c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
+		return none, c.attempt(key, func() error {
+			if s.PlainWait && !wait.OneTry(s) {
+				return c.plainWait(limit, key, s.Mode)
+			}
+			return c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
+		})
 	})
 	stop()
 	err = lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))

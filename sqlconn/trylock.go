@@ -15,7 +15,7 @@ import (
 //
 // Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
 // [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
-// package (the package cannot know of SQL sent by hand, nor where the driver hides
+// package, or is about to by another call of it (the package cannot know of SQL sent by hand, nor where the driver hides
 // its connection behind another each time, as pgx's stdlib.OpenDBFromPool does);
 // [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
 // driver's. Of an error nothing is held.
@@ -25,8 +25,12 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}
 	start := time.Now()
-	granted, err := on(ctx, ctx, conn, func(c *call) (bool, error) {
-		return c.tryLock(ctx, key, s.Mode)
+	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
+		err = c.attempt(key, func() error {
+			granted, err = c.tryLock(ctx, key, s.Mode)
+			return err
+		})
+		return granted, err
 	})
 	if err != nil {
 		granted = false
