@@ -164,7 +164,7 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 	}
 	if !try {
 		if h == nil && err == nil {
-			err = l.notAcquired(ctx, r, start)
+			err = l.notAcquired(ctx, key, s.Mode, start)
 		}
 		err = wait.Ended(ctx, limit, key, s.Mode, start, err)
 	}
@@ -219,12 +219,15 @@ func (l *Locker) left(ctx context.Context, r *request, start time.Time) error {
 	if r.once && ctx.Err() != nil {
 		return bound.Cause(ctx)
 	}
-	return l.notAcquired(ctx, r, start)
+	l.mu.Lock()
+	key := r.gate.key // which an answer that comes late may change
+	l.mu.Unlock()
+	return l.notAcquired(ctx, key, r.settings.Mode, start)
 }
 
 // notAcquired is the error of a wait that ended. It asks who holds the key.
-func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) error {
-	e := &advisory.NotAcquiredError{Key: r.gate.key, Mode: r.settings.Mode, Waited: time.Since(start)}
+func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.Mode, start time.Time) error {
+	e := &advisory.NotAcquiredError{Key: key, Mode: m, Waited: time.Since(start)}
 	if ctx.Err() != nil {
 		e.Cause = bound.Cause(ctx)
 	}
@@ -240,7 +243,7 @@ func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) e
 				if gone.Load() {
 					return errNothingHeard
 				}
-				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(r.gate.key), func(rows *sql.Rows) error {
+				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
 					h, err := lockfn.ScanHolder(rows)
 					hs = append(hs, h)
 					return err
@@ -269,7 +272,7 @@ func (l *Locker) notAcquired(ctx context.Context, r *request, start time.Time) e
 		for s := range l.sessions {
 			if s.open && s.pid == e.Holders[i].PID {
 				e.Holders[i].Local = true
-				if h := s.holds[r.gate.key]; h != nil {
+				if h := s.holds[key]; h != nil {
 					for u := range h.users {
 						e.Holders[i].Label, e.Holders[i].Since = u.settings.Label, u.since
 					}

@@ -172,7 +172,7 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 	h, err := l.tryAny(ctx, limit, keys, s)
 	if wait.OneTry(s) {
 		if h == nil && err == nil {
-			err = l.notAcquired(ctx, &request{gate: &gate{key: keys[0]}, settings: s}, start)
+			err = l.notAcquired(ctx, keys[0], s.Mode, start)
 		}
 	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
 		h, err = l.waitAny(ctx, limit, keys, s, start)
@@ -350,7 +350,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, keys []advisory.Key, s advi
 	l.mu.Unlock()
 	h, err := c.won.lock, c.won.err
 	if errors.Is(err, errLeft) {
-		err = l.notAcquired(ctx, rs[0], start)
+		err = l.notAcquired(ctx, keys[0], s.Mode, start)
 	}
 	return h, err
 }

@@ -315,6 +315,30 @@ func TestMaxWaitOfSeveralKeys(t *testing.T) {
 	}
 }
 
+// The end of LockAny's wait and the answer to its try come at the same time: it has the lock, or
+// holds nothing.
+func TestLockAnyEndsAsItIsAnswered(t *testing.T) {
+	keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2)}
+	for range 300 {
+		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+			l.Ping(context.Background())
+			f.taken(keys[0])
+			f.set(func() { f.delay = 10 * time.Millisecond })
+			lock, err := l.LockAny(context.Background(), keys, advisory.MaxWait(10*time.Millisecond))
+			if err == nil {
+				err = lock.Unlock()
+			} else if errors.Is(err, advisory.ErrNotAcquired) {
+				err = nil
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			released(t, f, l, keys[1])
+		})
+	}
+}
+
 // LockAll whose session is lost during its first try waits on another.
 func TestLockAllAfterALossInItsFirstTry(t *testing.T) {
 	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
