@@ -220,6 +220,9 @@ func (r *rivals) endSession() {
 func (r *rivals) kill() {
 	r.begin(history.Fault{Kind: "kill", Process: r.process, Ends: true})
 	r.peer.kill()
+	if state := r.peer.cmd.ProcessState; state.Exited() {
+		r.Errorf("process %d had ended by itself: %v", r.process, state)
+	}
 	r.start()
 }
 

@@ -82,7 +82,8 @@ func (o order) start(t testing.TB) *peer {
 		command = []string{"ip", "netns", "exec", o.Netns, exe}
 	}
 	w := &peer{t: t, cmd: exec.Command(command[0], command[1:]...), lines: make(chan string, 100)}
-	w.cmd.Env = append(os.Environ(), orderVar+"="+string(text))
+	// A data race ends it, and so the test: nobody looks at how it exits.
+	w.cmd.Env = append(os.Environ(), orderVar+"="+string(text), "GORACE=halt_on_error=1")
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err == nil {
