@@ -30,6 +30,11 @@ func main() {
 }
 
 func run(ctx context.Context, docs, only string, rounds int) error {
+	if docs != "" { // not in vain, at the end
+		if _, err := os.Stat(docs); err != nil {
+			return err
+		}
+	}
 	server, err := pgtest.Start(ctx, "max_locks_per_transaction=1024")
 	if err != nil {
 		return err
