@@ -65,10 +65,13 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 
 	var driver bound.Driver
 	hung := false // a call was given up: do not wait for conn any more
+	released := false
 	defer func() {
 		if !closed(conn, hung) {
 			driver.Close()
-			err = errors.Join(err, errLeftOpen)
+			if released { // else the error of the release is told, and a dead link may be slow to close
+				err = errors.Join(err, errLeftOpen)
+			}
 		}
 	}()
 	ran, err = lock(conn)
@@ -83,6 +86,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		uerr := unlock(ctx, conn, k, s, since, true)
 		switch {
 		case uerr == nil:
+			released = true
 		case errors.Is(uerr, errLeftOpen):
 			err = errors.Join(err, uerr)
 		case errors.Is(uerr, bound.ErrBusy):

@@ -224,7 +224,7 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 					break
 				}
 			}
-		case query == lockfn.Ping, query == "BEGIN":
+		case query == lockfn.Ping, query == "BEGIN", query == "SELECT $1::pg_catalog.int4 AS pgadvisory":
 		case strings.Contains(query, "pg_cancel_backend"): // a guard; those that are to leave come first
 			c.f.cancel(listedIn.FindStringSubmatch(query)[1])
 		case strings.Contains(query, "set_config"):

@@ -148,12 +148,11 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
-	limit := ctx
-	if !try {
-		var cancel context.CancelFunc
-		limit, cancel = wait.Limit(ctx, s)
-		defer cancel()
+	if try {
+		s.MaxWait = nil // it is not for a try
 	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
 	r := &request{ctx: ctx, settings: s, once: try || wait.OneTry(s), done: make(chan struct{})}
 	var h *handle
 	if err = notUnder(ctx, key); err == nil {

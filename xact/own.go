@@ -36,12 +36,11 @@ type own struct {
 
 // lock takes the lock, in bounded time after the end of ctx or of MaxWait.
 func (o *own) lock(waits bool) (granted bool, err error) {
-	limit := o.ctx
-	if waits {
-		var cancel context.CancelFunc
-		limit, cancel = wait.Limit(o.ctx, o.settings)
-		defer cancel()
+	if !waits {
+		o.settings.MaxWait = nil // it is not for a try
 	}
+	limit, cancel := wait.Limit(o.ctx, o.settings)
+	defer cancel()
 	late, stop := bound.Context(limit)
 	defer stop()
 	o.doubt = true

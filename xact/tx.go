@@ -49,12 +49,11 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
-	limit := ctx
-	if waits {
-		var cancel context.CancelFunc
-		limit, cancel = wait.Limit(ctx, s)
-		defer cancel()
+	if !waits {
+		s.MaxWait = nil // it is not for a try
 	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
 	var taken []advisory.Key
 	if ctx.Err() != nil {
 		err = bound.Cause(ctx)

@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -63,10 +64,10 @@ func (s Session) answer(text string) (n int64, err error) {
 	switch err := rows.Err(); {
 	case err != nil:
 		return 0, s.likely(err)
-	case s.Ctx.Err() != nil:
-		return 0, ErrNoAnswer
 	case !ours:
 		return 0, s.outOfStep()
+	case s.Ctx.Err() != nil:
+		return 0, ErrNoAnswer
 	}
 	return n, nil
 }
@@ -77,8 +78,11 @@ func isAnswer(rows *sql.Rows) bool {
 }
 
 // outOfStep has the driver notice that it is out of step, so that no statement of the
-// caller's is answered by what was ours.
+// caller's is answered by what was ours: also if the context has just ended.
 func (s Session) outOfStep() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Ctx), Abort)
+	defer cancel()
+	s.Ctx = ctx
 	s.look()
 	return ErrOpenRows
 }

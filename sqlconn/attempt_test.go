@@ -1,0 +1,73 @@
+package sqlconn_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+// A generous connection is one session: it grants every try. A try is answered when another has come,
+// or none has for a while.
+type generous struct {
+	*sql.Conn
+	tries atomic.Int32
+	both  chan struct{}
+}
+
+func (c *generous) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	if c.tries.Add(1) == 2 {
+		close(c.both)
+	}
+	select {
+	case <-c.both:
+	case <-time.After(100 * time.Millisecond):
+	}
+	return driver.RowsAffected(1), nil
+}
+
+// Of two calls at a time for one key on one connection the server is asked by one.
+func TestOneAttemptAtATimeOnAConnection(t *testing.T) {
+	db := newFakeServer(t).open()
+	defer db.Close()
+	ctx := context.Background()
+	try := func(conn sqlconn.Conn) error {
+		ok, err := sqlconn.TryLock(ctx, conn, job)
+		if err == nil && !ok {
+			err = errors.New("refused")
+		}
+		return err
+	}
+	wait := func(conn sqlconn.Conn) error { return sqlconn.Lock(ctx, conn, job) }
+	plain := func(conn sqlconn.Conn) error { return sqlconn.Lock(ctx, conn, job, sqlconn.PlainWait()) }
+	for i, calls := range [][2]func(sqlconn.Conn) error{{try, try}, {try, wait}, {wait, wait}, {plain, wait}} {
+		raw, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := &generous{Conn: raw, both: make(chan struct{})}
+		answers := make(chan error, 2)
+		for _, call := range calls {
+			go func() { answers <- call(conn) }()
+		}
+		granted := 0
+		for range calls {
+			if err := <-answers; err == nil {
+				granted++
+			} else if !errors.Is(err, advisory.ErrAlreadyHeld) {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if granted != 1 {
+			t.Errorf("%d: granted %d times", i, granted)
+		}
+		raw.Close()
+		db.SetMaxIdleConns(0) // a connection of its own for each
+	}
+}
