@@ -10,7 +10,7 @@ import (
 
 // Waits is the comment by which a waiter shows, in pg_stat_activity, what it
 // waits for: mode, classid, objid and objsubid. Every statement of a wait begins
-// with it, and no other statement does.
+// with it, behind what comments a driver puts in front, and no other statement has it.
 func Waits(k advisory.Key, m advisory.Mode) string {
 	t, letter := tagOf(k), "x"
 	if m == advisory.Shared {
