@@ -105,6 +105,9 @@ func (c *call) lock(keys []advisory.Key, waits bool) (granted bool, err error) {
 func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err error) {
 	w := &wait.Wait{Session: c.Session, Caller: c.caller, Limit: c.limit, Settings: c.settings, Key: keys[0], Start: c.start}
 	taken, err := c.take(c.Exec, lockfn.Savepoint+"; ", keys)
+	if err == nil && !waits && c.caller.Err() != nil {
+		err = bound.Cause(c.caller)
+	}
 	switch {
 	case err != nil || taken == len(keys) || !waits:
 	case wait.OneTry(c.settings):

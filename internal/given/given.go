@@ -24,24 +24,36 @@ func IsNil(v any) bool {
 	return false
 }
 
-// Inner returns the *sql.Conn or *sql.Tx that v embeds, as those of sqlx and bun
-// do; else v.
+// Inner returns the *sql.Conn or *sql.Tx that v embeds, as those of sqlx and bun do, or
+// that what it embeds does; else v.
 func Inner(v any) any {
-	r := reflect.ValueOf(v)
-	if r.Kind() == reflect.Pointer {
-		if t := r.Type(); t == connType || t == txType {
-			return v
-		}
-		r = r.Elem()
-	}
-	if r.Kind() != reflect.Struct {
-		return v
-	}
-	for i := range r.NumField() {
-		f := r.Type().Field(i)
-		if f.Anonymous && (f.Type == connType || f.Type == txType) {
-			return r.Field(i).Interface()
-		}
+	if inner, ok := innerOf(reflect.ValueOf(v), 4); ok {
+		return inner
 	}
 	return v
+}
+
+func innerOf(r reflect.Value, depth int) (inner any, ok bool) {
+	if r.Kind() == reflect.Pointer {
+		if t := r.Type(); t == connType || t == txType {
+			if !r.CanInterface() {
+				return nil, false
+			}
+			return r.Interface(), true
+		}
+		r = r.Elem()
+	} else if r.Kind() == reflect.Interface {
+		return innerOf(r.Elem(), depth)
+	}
+	if r.Kind() != reflect.Struct || depth == 0 {
+		return nil, false
+	}
+	for i := range r.NumField() {
+		if r.Type().Field(i).Anonymous {
+			if inner, ok = innerOf(r.Field(i), depth-1); ok {
+				return inner, true
+			}
+		}
+	}
+	return nil, false
 }
