@@ -48,7 +48,7 @@ type NotAcquiredError struct {
 	Mode    Mode
 	Waited  time.Duration
 	Holders []Holder // as seen at the end of the wait; empty if nobody was, or they could not be asked for
-	Cause   error    // ctx's error if ctx ended the wait, else nil
+	Cause   error    // ctx's error if ctx ended the wait; or that no answer came, and the connection was given up; else nil
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -71,7 +71,7 @@ func (e *NotAcquiredError) Error() string {
 // Is reports whether target is [ErrNotAcquired].
 func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 
-// Unwrap returns ctx's error if ctx ended the wait.
+// Unwrap returns Cause.
 func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 
 // UnsafeReason says why a server is unsafe for advisory locks.

@@ -15,7 +15,8 @@ import (
 
 // A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
 // *sqlx.Conn and the like. A *sql.DB does not fit, for each of its statements may
-// run on another connection.
+// run on another connection. It is not to be closed while a call of this package is
+// under way on it.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -49,10 +50,19 @@ func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) 
 func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
 	return bound.Call(late, func(late context.Context) (none T, _ error) {
-		c.Session = bound.Given(late, conn)
-		if err := conn.Raw(c.look); err != nil {
+		var below given.Driver
+		err := conn.Raw(func(driverConn any) error {
+			below = given.DriverOf(driverConn)
+			c.look(driverConn)
+			if late.Err() != nil { // it came after a statement that outlasted this call
+				return bound.Destroy(driverConn)
+			}
+			return nil
+		})
+		if err != nil {
 			return none, err
 		}
+		c.Session = bound.Given(late, conn, below)
 		v, err := f(c)
 		if errors.Is(err, bound.ErrOpenRows) {
 			c.discard()
@@ -84,8 +94,10 @@ func (c *call) giveUp() { c.raw.Close() }
 
 // discard destroys the connection, and with it whatever it holds.
 func (c *call) discard() {
+	if bound.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
+		c.raw.Close()
+	}
 	c.owner.Clear()
-	bound.Discard(c.conn)
 }
 
 // settle sees to it that after a failed statement nothing is held that was not

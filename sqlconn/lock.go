@@ -23,7 +23,7 @@ import (
 //
 // If ctx or [advisory.MaxWait] ends first the error is an
 // [*advisory.NotAcquiredError] that names the holders, and conn holds nothing and is
-// as it was. Waits of this package and of xact that wait for each other are
+// as it was, or was given up, if the server did not answer. Waits of this package and of xact that wait for each other are
 // told [advisory.ErrDeadlock], one of them, within three seconds, given that
 // they use one role and track_activities is on. Otherwise errors are those of
 // [TryLock], and an error if pg_cancel_backend was called on the wait.
@@ -49,7 +49,7 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 	})
 	stop()
 	err = lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
-	wait.Observe(ctx, key, s, start, err == nil, err)
+	observe(ctx, conn, key, s, start, err == nil, err)
 	return err
 }
 
@@ -116,7 +116,9 @@ func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode)
 		return err
 	}
 	// Here the end of limit does reach the driver, and ends the connection.
-	_, err := bound.Given(limit, c.conn).Exec(lockfn.Block(k, m))
+	s := c.Session
+	s.Ctx = limit
+	_, err := s.Exec(lockfn.Block(k, m))
 	if limit.Err() != nil {
 		c.discard()
 		return bound.Cause(limit)

@@ -536,17 +536,25 @@ func (l *Locker) observe(e advisory.Event) {
 	}
 }
 
-// tell tells how a call ended: with h, or without if that is nil.
+// tell tells how a call ended: with h, or without if that is nil. If the Observer panics
+// nobody learns that the lock is held, and it is released.
 func (l *Locker) tell(ctx context.Context, s advisory.Settings, key advisory.Key, h *handle, start time.Time, err error) {
 	o := l.observer(s)
 	if o == nil {
 		return
 	}
 	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
+	told := false
 	if h != nil {
 		e.Kind, e.Key, e.Local, e.PID = advisory.Acquired, h.key, h.local, h.hold.session.pid
+		defer func() {
+			if !told {
+				giveBack(advisory.Locks{h})
+			}
+		}()
 	}
 	o.Observe(ctx, e)
+	told = true
 }
 
 // tellLoss tells of a lost hold, later: nobody's callback runs in here. The mutex is held.

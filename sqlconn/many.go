@@ -40,7 +40,7 @@ func giveBack(locks advisory.Locks) {
 // LockAll waits until it has all of the keys. It takes them in one order for all callers,
 // and while it waits for one it holds only such as come before: so two LockAll never
 // wait for each other. If the wait ends before, it holds nothing.
-func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, error) {
+func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (all advisory.Locks, err error) {
 	const op = "lock all of"
 	start := time.Now()
 	keys = lockfn.Sorted(keys)
@@ -51,6 +51,11 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
 	var locks advisory.Locks
+	defer func() {
+		if all == nil { // an error, or the Observer panicked
+			giveBack(locks)
+		}
+	}()
 	for {
 		more, missing, err := l.takeAll(ctx, limit, start, op, keys, opts, true)
 		locks = append(locks, more[:min(missing, len(more))]...)
@@ -75,7 +80,6 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 				continue
 			}
 		}
-		giveBack(locks)
 		return nil, wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
 	}
 }
@@ -112,6 +116,13 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 	}
 	l.mu.Unlock()
 	missing = len(keys)
+	told := false
+	defer func() {
+		if !told { // the Observer panicked
+			giveBack(locks)
+		}
+	}()
+	var tell []func()
 	var left error
 	for i, r := range rs {
 		l.answered(limit, r)
@@ -134,9 +145,13 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 			err = rerr
 		}
 		if h != nil || rerr != nil || !waits {
-			l.tell(ctx, s, keys[i], h, start, rerr)
+			tell = append(tell, func() { l.tell(ctx, s, keys[i], h, start, rerr) })
 		}
 	}
+	for _, tell := range tell {
+		tell()
+	}
+	told = true
 	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)
 }
 

@@ -36,7 +36,7 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 		granted = false
 		err = lockfn.Error("try lock", key, s.Mode, bound.Ended(ctx, err))
 	}
-	wait.Observe(ctx, key, s, start, granted, err)
+	observe(ctx, conn, key, s, start, granted, err)
 	return granted, err
 }
 
@@ -60,4 +60,16 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 		c.owner.Add(m, k)
 	}
 	return granted, nil
+}
+
+// observe tells the Observer. If that panics nobody learns that the lock is held.
+func observe(ctx context.Context, conn Conn, k advisory.Key, s advisory.Settings, start time.Time, granted bool, err error) {
+	told := false
+	defer func() {
+		if granted && !told {
+			bound.Discard(conn)
+		}
+	}()
+	wait.Observe(ctx, k, s, start, granted, err)
+	told = true
 }

@@ -62,7 +62,7 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		defer stop()
 		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
 			return f(&call{
-				Session: bound.Given(late, tx),
+				Session: bound.Given(late, tx, given.DriverOfTx(tx)),
 				caller:  ctx, limit: limit, settings: s, start: start,
 				owner: held.OwnerOf(given.Inner(tx)),
 			})

@@ -2,7 +2,9 @@ package bound
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -42,6 +44,16 @@ func (d *Driver) Valid() bool {
 	return ok && v.IsValid()
 }
 
+// Destroy is for Raw, of a connection that is, or may be, about to be closed: database/sql then
+// does not heed [driver.ErrBadConn].
+func Destroy(driverConn any) error {
+	begin(driverConn)
+	if c, ok := driverConn.(driver.Conn); ok {
+		c.Close()
+	}
+	return driver.ErrBadConn
+}
+
 // Discard destroys a connection, and with it whatever it holds.
 //
 // Below database/sql there may be another pool, to which a closed connection only goes
@@ -49,25 +61,22 @@ func (d *Driver) Valid() bool {
 //
 // database/sql closes a connection no sooner than rows and a transaction on it are closed,
 // and meanwhile takes no more statements. Discard does not wait for that.
-func Discard(conn Rawer) {
+//
+// closed: conn was closed before, and there is nothing to destroy, or no way to.
+func Discard(conn Rawer) (closed bool) {
 	var raw Driver
-	asked, ended := make(chan struct{}), make(chan struct{})
+	asked, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer close(ended)
-		conn.Raw(func(driverConn any) error {
+		ended <- conn.Raw(func(driverConn any) error {
 			defer close(asked)
 			raw.Keep(driverConn)
-			if e, ok := driverConn.(driver.ExecerContext); ok {
-				ctx, cancel := context.WithTimeout(context.Background(), Abort)
-				defer cancel()
-				e.ExecContext(ctx, "BEGIN", nil)
-			}
+			begin(driverConn)
 			return driver.ErrBadConn
 		})
 	}()
 	select {
-	case <-ended:
-		return
+	case err := <-ended:
+		return errors.Is(err, sql.ErrConnDone)
 	case <-asked:
 	}
 	timer := time.NewTimer(closing)
@@ -76,6 +85,16 @@ func Discard(conn Rawer) {
 	case <-ended:
 	case <-timer.C:
 		raw.Close()
+	}
+	return false
+}
+
+// begin begins a transaction, for the sake of a pool below database/sql.
+func begin(driverConn any) {
+	if e, ok := driverConn.(driver.ExecerContext); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), Abort)
+		defer cancel()
+		e.ExecContext(ctx, "BEGIN", nil)
 	}
 }
 

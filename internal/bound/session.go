@@ -27,10 +27,10 @@ type givenTo struct {
 	looked bool
 }
 
-// Given returns a Session on a connection or transaction of a caller's, who may have left
-// rows of an earlier query open on it.
-func Given(ctx context.Context, on Querier) Session {
-	return Session{ctx, on, &givenTo{driver: given.DriverOf(on)}}
+// Given returns a Session on a connection or transaction of a caller's, with driver below,
+// who may have left rows of an earlier query open on it.
+func Given(ctx context.Context, on Querier, driver given.Driver) Session {
+	return Session{ctx, on, &givenTo{driver: driver}}
 }
 
 // Exec returns the row count of a SELECT, the last one of text, whose column is named

@@ -16,22 +16,15 @@ const (
 	PQ           // takes what it reads first for a statement's answer
 )
 
-// DriverOf returns which driver is below a connection or a transaction.
+// DriverOf returns whose connection driverConn is.
+func DriverOf(driverConn any) Driver { return driverBelow(reflect.ValueOf(driverConn), 4) }
+
+// DriverOfTx returns which driver is below a transaction.
 //
-// database/sql does not say it of a transaction. So it is read from where database/sql
-// keeps it, which never changes; where that is not found, the driver is any other.
-func DriverOf(v any) Driver {
-	if conn, ok := v.(interface {
-		Raw(func(driverConn any) error) error
-	}); ok {
-		d := Other
-		conn.Raw(func(driverConn any) error {
-			d = driverBelow(reflect.ValueOf(driverConn), 4)
-			return nil
-		})
-		return d
-	}
-	r := reflect.ValueOf(Inner(v))
+// database/sql does not say it. So it is read from where database/sql keeps it, which never
+// changes; where that is not found, the driver is any other.
+func DriverOfTx(tx any) Driver {
+	r := reflect.ValueOf(Inner(tx))
 	if r.Kind() != reflect.Pointer || r.Type() != txType || r.IsNil() {
 		return Other
 	}
