@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
@@ -26,7 +28,8 @@ import (
 // fn should commit its transactions and close its rows. If it leaves one of them open on the
 // connection, Do closes that, so that the server rolls back what was not committed and
 // then lets go of the lock, and says so. With rows left open it is not known whether the
-// lock was held until then, and the error is also ErrLost.
+// lock was held until then, and the error is also ErrLost. If it has taken another key on the
+// connection, by this package, and leaves that locked, Do closes the connection and says so, too.
 //
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
@@ -80,13 +83,19 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		return false, err
 	}
 
-	conn.Raw(driver.Keep)
+	var owner held.Owner
+	conn.Raw(func(driverConn any) error {
+		owner = held.OwnerOf(driverConn)
+		return driver.Keep(driverConn)
+	})
+	before := owner.Keys()
 	since := time.Now()
 	defer func() {
 		uerr := unlock(ctx, conn, k, s, since, true)
 		switch {
 		case uerr == nil:
 			released = true
+			err = errors.Join(err, leftLocked(ctx, conn, owner.Keys(), before))
 		case errors.Is(uerr, errLeftOpen):
 			err = errors.Join(err, uerr)
 		case errors.Is(uerr, bound.ErrBusy):
@@ -108,6 +117,30 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 // errLeftOpen is an error of fn's that is no loss: the lock was held until what fn had left
 // open was rolled back.
 var errLeftOpen = errors.New("fn left a transaction or rows open on the connection: it was closed, and what was not committed was rolled back")
+
+// leftLocked discards conn if it holds one of keys: that would go back to the pool with it. It is
+// an error of fn's unless it was there before, left by an earlier user of the connection.
+func leftLocked(ctx context.Context, conn Conn, keys, before []advisory.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	err := release(ctx, conn, func(c *call) (left error) {
+		for _, k := range keys {
+			err := c.alreadyHeld(k)
+			if errors.Is(err, advisory.ErrAlreadyHeld) && !slices.Contains(before, k) {
+				return fmt.Errorf("pgadvisory: %w: %s", errLeftLocked, k)
+			}
+			left = errors.Join(left, err)
+		}
+		return left
+	})
+	if !errors.Is(err, errLeftLocked) {
+		return nil
+	}
+	return err
+}
+
+var errLeftLocked = errors.New("fn left another key locked on the connection, which was closed, so that it is free")
 
 // closed closes conn, and reports whether that is done: database/sql waits for rows and a
 // transaction that are open on it. hung: a call was given up, and conn is not waited for.

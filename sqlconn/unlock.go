@@ -20,7 +20,9 @@ const unlockTime = 5 * time.Second
 // It works also when ctx has ended: it takes at most five seconds, and no more than
 // one once ctx has ended, and one more to give conn up. If conn does not hold the
 // key in this mode the error is [advisory.ErrNotHeld]; the server also writes a
-// warning. With any other error conn has been discarded, and the lock with it.
+// warning. With any other error of the release conn has been discarded, and the lock with
+// it; but if conn was closed before (sql.ErrConnDone), by its Close, it went back to its pool
+// with the lock.
 func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) error {
 	s, err := settings(key, opts)
 	if err != nil {

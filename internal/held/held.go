@@ -7,8 +7,10 @@
 package held
 
 import (
+	"maps"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
 
@@ -78,6 +80,16 @@ func (o Owner) Mode(k advisory.Key) (m advisory.Mode, ok bool) {
 	defer mu.Unlock()
 	m, ok = locks[weak.Make(o.p)][k]
 	return m, ok
+}
+
+// Keys returns the keys that are held.
+func (o Owner) Keys() []advisory.Key {
+	if o.p == nil {
+		return nil
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Collect(maps.Keys(locks[weak.Make(o.p)]))
 }
 
 // Add remembers that the keys are held.
