@@ -65,6 +65,10 @@ var forms = []form{
 	{name: "xact.TryLockAll", keys: 3, run: inTx(holdsNothing, func(a *attempt, tx xact.Tx) (bool, error) {
 		return xact.TryLockAll(a.ctx, tx, a.keys, a.txOptions()...)
 	})},
+	{name: "xact.TryLockAny", undoes: true, run: inTx(mayHold, func(a *attempt, tx xact.Tx) (bool, error) {
+		_, ok, err := xact.TryLockAny(a.ctx, tx, a.keys, a.txOptions()...)
+		return ok, err
+	})},
 	{name: "xact.Lock, waiting", waits: true, run: inTx(holdsNothing, txLock)},
 	{name: "xact.LockAll, waiting", waits: true, keys: 3, run: inTx(holdsNothing, func(a *attempt, tx xact.Tx) (bool, error) {
 		err := xact.LockAll(a.ctx, tx, a.keys, a.txOptions()...)

@@ -2,6 +2,7 @@ package advisory_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
 // CREATE INDEX CONCURRENTLY waits for every transaction that might not see the new
@@ -24,54 +26,59 @@ func TestCreateIndexConcurrentlyBesideWaiters(t *testing.T) {
 	t.Run("blocking waiter", func(t *testing.T) { plainWaiterIsInTheWay(t, server) })
 
 	eachAtOnce(t, server.Database, func(t *testing.T, p *pool) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-		defer cancel()
 		doSQL(t, p, "CREATE TABLE items AS SELECT n FROM generate_series(1, 1000) n")
 		holder := p.conn(t)
-		tryLock(t, holder, key)
-		var again atomic.Int64
-		waiters := p.waitingBy(t, 4, func(kind waitKind) error {
-			if kind.sliced {
-				return kind.wait(ctx, p, key, func() {})
-			}
-			// A transaction that goes on may be come upon in the middle of a try. Then
-			// its end is waited for, and if the holder does it is told.
-			for {
-				err := kind.wait(ctx, p, key, func() {}, advisory.MaxWait(4*time.Second))
-				if ctx.Err() != nil || !errors.Is(err, advisory.ErrDeadlock) && !errors.Is(err, advisory.ErrNotAcquired) {
-					return err
-				}
-				again.Add(1)
-			}
-		})
-
-		for i := range 3 * rounds(t) {
-			start := time.Now()
-			if _, err := holder.ExecContext(ctx, fmt.Sprintf("CREATE INDEX CONCURRENTLY by_holder_%d ON items (n)", i)); err != nil {
-				t.Fatalf("by the holder: %v", err)
-			}
-			t.Logf("by the holder: %v", round(time.Since(start)))
-			start = time.Now()
-			if _, err := p.ExecContext(ctx, fmt.Sprintf("CREATE INDEX CONCURRENTLY by_a_third_%d ON items (n)", i)); err != nil {
-				t.Fatalf("by a third session: %v", err)
-			}
-			t.Logf("by a third session: %v", round(time.Since(start)))
-		}
-		if n := ask[int](t, p, "SELECT count(*) FILTER (WHERE NOT indisvalid) FROM pg_index"); n > 0 {
-			t.Errorf("%d indexes are not valid", n)
-		}
-		if held, _ := p.locks(t); held < 1 {
-			t.Error("the holder has lost its lock")
-		}
-		eventually(t, "all still wait", func() bool { return p.waiters(t) == 4*len(kinds) })
-		t.Logf("foreign transactions began again %d times", again.Load())
-		unlock(t, holder, key)
-		if err := waiters.Wait(); err != nil {
-			t.Error(err)
-		}
-		p.noLocks(t)
+		// A transaction that goes on may be come upon in the middle of a try. Then its end
+		// is waited for: if it is the holder who waits that is a deadlock, and is told.
+		p.createIndexes(t, holder, "by_holder", holder)
+		p.createIndexes(t, holder, "by_a_third", p, advisory.MaxWait(4*time.Second))
 		silent(t, server, p)
 	})
+}
+
+// createIndexes creates indexes by by, while holder holds the key and four of each kind, with
+// opts in transactions that go on, wait for it.
+func (p *pool) createIndexes(t *testing.T, holder sqlconn.Conn, name string, by interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, opts ...advisory.Option) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	tryLock(t, holder, key)
+	var again atomic.Int64
+	waiters := p.waitingBy(t, 4, func(kind waitKind) error {
+		if kind.sliced {
+			return kind.wait(ctx, p, key, func() {})
+		}
+		for {
+			err := kind.wait(ctx, p, key, func() {}, opts...)
+			if ctx.Err() != nil || !errors.Is(err, advisory.ErrDeadlock) && (len(opts) == 0 || !errors.Is(err, advisory.ErrNotAcquired)) {
+				return err
+			}
+			again.Add(1)
+		}
+	})
+	var times spread
+	for i := range 3 * rounds(t) {
+		start := time.Now()
+		if _, err := by.ExecContext(ctx, fmt.Sprintf("CREATE INDEX CONCURRENTLY %s_%d ON items (n)", name, i)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		times = append(times, time.Since(start))
+	}
+	t.Logf("%s: %v; transactions that go on began again %d times", name, times, again.Load())
+	if n := ask[int](t, p, "SELECT count(*) FILTER (WHERE NOT indisvalid) FROM pg_index"); n > 0 {
+		t.Errorf("%s: %d indexes are not valid", name, n)
+	}
+	if held, _ := p.locks(t); held < 1 {
+		t.Errorf("%s: the holder has lost its lock", name)
+	}
+	eventually(t, "all still wait", func() bool { return p.waiters(t) == 4*len(kinds) })
+	unlock(t, holder, key)
+	if err := waiters.Wait(); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	p.noLocks(t)
 }
 
 // plainWaiterIsInTheWay shows what the others do not do.

@@ -22,9 +22,9 @@ import (
 func TestDeadLinkBetweenHosts(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
-	dirs, through, dying := []netns.Direction{netns.Both}, drivers[:2], quickDeath
+	dirs, through := []netns.Direction{netns.Both}, drivers[:2]
 	if manyDeaths {
-		dirs, through, dying = []netns.Direction{netns.Both, netns.Up, netns.Down}, drivers, fullDeath
+		dirs, through = []netns.Direction{netns.Both, netns.Up, netns.Down}, drivers
 	}
 	for _, dir := range dirs {
 		t.Run(dir.String(), func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestDeadLinkBetweenHosts(t *testing.T) {
 			link.done.Add(len(calls) * len(through))
 			for _, c := range calls {
 				for _, d := range through {
-					lines.call(c, d, "", dying, func(t *testing.T, application string) (*pool, mortal) {
+					lines.call(c, d, "", func(t *testing.T, application string) (*pool, mortal) {
 						l := &sharedLink{droppingLink: link}
 						t.Cleanup(l.leave)
 						return d.between(t, pair, withParameter(t, server.URL(), "application_name", application)), l

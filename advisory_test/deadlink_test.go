@@ -76,7 +76,7 @@ var deadCalls = []deadCall{
 	{name: "sqlconn.Lock with MaxWait", is: isNotAcquired, call: func(l *line) error {
 		conn := l.conn()
 		l.die()
-		return sqlconn.Lock(context.Background(), conn, l.key, advisory.MaxWait(l.dying))
+		return sqlconn.Lock(context.Background(), conn, l.key, advisory.MaxWait(dying))
 	}},
 	{name: "sqlconn.Lock with PlainWait", is: isNotAcquiredEnd, call: func(l *line) error {
 		conn := l.conn()
@@ -159,7 +159,7 @@ var deadCalls = []deadCall{
 	{name: "xact.Lock with MaxWait", is: isNotAcquired, call: func(l *line) error {
 		tx := l.tx()
 		l.die()
-		return xact.Lock(context.Background(), tx, l.key, advisory.MaxWait(l.dying))
+		return xact.Lock(context.Background(), tx, l.key, advisory.MaxWait(dying))
 	}},
 	{name: "xact.LockAll", is: isNotAcquiredEnd, call: func(l *line) error {
 		tx := l.tx()
@@ -299,9 +299,9 @@ func TestDeadLink(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewServer(t, "max_connections=800").URL()
 	lines := linesTo(t, drivers[0].open(t, url))
-	pools, dying := drivers, quickDeath
+	pools := drivers
 	if manyDeaths {
-		pools, dying = allPools, fullDeath
+		pools = allPools
 	}
 	for i, c := range append(slices.Clip(deadCalls), deadInTheMiddle...) {
 		for j, d := range pools {
@@ -309,7 +309,7 @@ func TestDeadLink(t *testing.T) {
 				if !manyDeaths && m != (i+j)%len(deaths) {
 					continue // the others it dies through another driver, or not in the quick suite
 				}
-				lines.call(c, d, "/"+death.name, dying, func(t *testing.T, application string) (*pool, mortal) {
+				lines.call(c, d, "/"+death.name, func(t *testing.T, application string) (*pool, mortal) {
 					p, link := d.proxied(t, withParameter(t, url, "application_name", application))
 					return p, proxiedLink{link, death}
 				})

@@ -122,6 +122,9 @@ func runRings(t *testing.T, p *pool, rings []ring, conns int) {
 	}
 	wg.Wait()
 	t.Logf("told after: %v", times)
+	if m := times.median(); m > 3*time.Second {
+		t.Errorf("half of them were told no sooner than %v after", m)
+	}
 	p.noLocks(t)
 }
 

@@ -17,12 +17,11 @@ const (
 	grace = 2 * time.Second
 	// unlockGrace is the same for an Unlock, from its beginning, whatever its context.
 	unlockGrace = 6 * time.Second
-	// slack is for a busy machine. A call without a bound hangs until the link is back.
+	// slack is for a busy machine, before a call is given up. A call without a bound hangs until the link is back.
 	slack = 12 * time.Second
 
-	// For how long a link is dead before the context of a call ends.
-	quickDeath = 300 * time.Millisecond
-	fullDeath  = 2 * time.Second
+	// dying is for how long a link is dead before the context of a call ends.
+	dying = 2 * time.Second
 )
 
 // A line is a pool over a link that dies, for one call.
@@ -33,7 +32,6 @@ type line struct {
 	ctx       context.Context // ends a while after the link has died
 	link      mortal
 
-	dying   time.Duration // from the link's death to the end of ctx
 	end     context.CancelCauseFunc
 	died    time.Time
 	dead    chan struct{}
@@ -78,7 +76,7 @@ func (l *line) dieNow() {
 func (l *line) isDead() {
 	l.died = time.Now()
 	close(l.dead)
-	time.AfterFunc(l.dying, func() { l.end(context.DeadlineExceeded) })
+	time.AfterFunc(dying, func() { l.end(context.DeadlineExceeded) })
 }
 
 func (l *line) conn() sqlconn.Conn {
@@ -134,7 +132,7 @@ func (l *line) run(c deadCall) (late time.Duration) {
 	ctx, end := context.WithCancelCause(context.Background())
 	l.ctx, l.end, l.dead = ctx, end, make(chan struct{})
 	defer end(nil)
-	bound := l.dying + grace
+	bound := dying + grace
 	if c.bound > 0 {
 		bound = c.bound
 	}

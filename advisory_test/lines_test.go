@@ -15,8 +15,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// manyDeaths asks for every call on a dead link to die every death, and for contexts
-// as long as users have them. Without, the suite is quick.
+// manyDeaths asks for every call on a dead link to die every death. Without, the suite is quick.
 var manyDeaths = os.Getenv("PGADVISORY_DEAD_LINKS") == "all"
 
 // Lines are lines to one server, which die at the same time.
@@ -26,6 +25,7 @@ type lines struct {
 	holder    sqlconn.Conn
 	holderPID int
 	calls     sync.WaitGroup
+	lag       *lag
 	n         int
 
 	mu    sync.Mutex
@@ -35,14 +35,14 @@ type lines struct {
 // linesTo makes lines to the server that watch reaches by a way that does not die.
 func linesTo(t *testing.T, watch *pool) *lines {
 	watch.SetMaxOpenConns(8)
-	s := &lines{T: t, watch: watch, holder: watch.conn(t), worst: map[string]time.Duration{}}
+	s := &lines{T: t, watch: watch, holder: watch.conn(t), worst: map[string]time.Duration{}, lag: watchLag(t)}
 	s.holderPID = ask[int](t, s.holder, "SELECT pg_backend_pid()")
 	return s
 }
 
 // call makes a call on a line of its own, as a subtest beside the others: open opens
 // its pool, of connections with this application_name. When the link is back nothing may be left of the call.
-func (s *lines) call(c deadCall, d driver, name string, dying time.Duration, open func(t *testing.T, application string) (*pool, mortal)) {
+func (s *lines) call(c deadCall, d driver, name string, open func(t *testing.T, application string) (*pool, mortal)) {
 	s.Helper()
 	s.n++
 	id, busyID := s.n, 1_000_000+s.n
@@ -55,7 +55,7 @@ func (s *lines) call(c deadCall, d driver, name string, dying time.Duration, ope
 		s.Run(fmt.Sprintf("%s/%s%s", c.name, d.name, name), func(t *testing.T) {
 			application := fmt.Sprintf("line %d", id)
 			p, link := open(t, application)
-			l := &line{T: t, pool: p, key: key, busy: busy, link: link, dying: dying}
+			l := &line{T: t, pool: p, key: key, busy: busy, link: link}
 			late := l.run(c)
 			s.mu.Lock()
 			s.worst[d.name] = max(s.worst[d.name], late)
@@ -95,6 +95,11 @@ func (s *lines) wait() {
 	s.Helper()
 	s.calls.Wait()
 	s.Logf("%d calls; the last one returned this long after the end of its time: %v", s.n, s.worst)
+	for name, late := range s.worst {
+		if most := grace + time.Second + 4*s.lag.get(); late > most {
+			s.Errorf("%s: a call returned %v after the end of its time, more than %v", name, late, most)
+		}
+	}
 	eventually(s, "every goroutine of the calls has ended", func() bool { return goroutines(s, "lines", s.Name()) == 0 })
 }
 

@@ -22,7 +22,7 @@ func TestConsistentOrderIsNoDeadlock(t *testing.T) {
 	t.Parallel()
 	const workers = 20
 	eachDriverAtOnce(t, func(t *testing.T, p *pool) {
-		var left, looked atomic.Int64
+		var left, made, looked atomic.Int64
 		n := 340 * rounds(t) // over 1,000 with all drivers
 		left.Store(int64(n))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds(t))*4*patience)
@@ -62,10 +62,14 @@ func TestConsistentOrderIsNoDeadlock(t *testing.T) {
 						t.Errorf("%v then %v: %v", r.first, r.second, err)
 						return
 					}
+					made.Add(1)
 				}
 			})
 		}
 		wg.Wait()
+		if made.Load() != int64(n) {
+			t.Errorf("%d rounds of %d were made", made.Load(), n)
+		}
 		t.Logf("%d rounds in %v, %d of them waited long enough to look for a deadlock", n, round(time.Since(start)), looked.Load())
 		if looked.Load() == 0 {
 			t.Error("nobody waited long enough to look for a deadlock")

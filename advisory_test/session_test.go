@@ -196,6 +196,7 @@ func TestUnlockAfterCancelledContext(t *testing.T) {
 func TestLockWaitsItsTurn(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		a, b := p.conn(t), p.conn(t)
+		before := settingsOf(t, b)
 		tryLock(t, a, key)
 		done := make(chan error, 1)
 		go func() { done <- sqlconn.Lock(context.Background(), b, key) }()
@@ -211,6 +212,9 @@ func TestLockWaitsItsTurn(t *testing.T) {
 		}
 		if tryLock(t, a, key) {
 			t.Error("b does not hold the key")
+		}
+		if after := settingsOf(t, b); after != before {
+			t.Error("settings changed")
 		}
 		unlock(t, b, key)
 		p.noLocks(t)
@@ -275,13 +279,15 @@ func TestCancelledWaitLeavesTheConnectionUsable(t *testing.T) {
 	})
 }
 
-// settingsOf is every setting of a session. Those of plpgsql appear when it is first
-// used.
+// settingsOf is every setting of a session, those of ours too, which are empty again after a
+// wait. Those of plpgsql appear when it is first used.
 func settingsOf(t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }) string {
 	t.Helper()
-	return ask[string](t, on, "SELECT string_agg(name || '=' || coalesce(setting, ''), ' ' ORDER BY name) FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'")
+	return ask[string](t, on, `SELECT string_agg(name || '=' || coalesce(setting, ''), ' ' ORDER BY name)
+		|| ' ' || (SELECT string_agg(coalesce(current_setting('pgadvisory.' || n, true), ''), ' ') FROM unnest('{a,b,got}'::text[]) n)
+		FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'`)
 }
 
 func TestDoReleasesAlways(t *testing.T) {

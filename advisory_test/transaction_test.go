@@ -269,6 +269,9 @@ func TestTxDoWaits(t *testing.T) {
 	t.Parallel()
 	eachDriver(t, func(t *testing.T, p *pool) {
 		conn := p.conn(t)
+		one := p.driver.open(t, p.url)
+		one.SetMaxOpenConns(1)
+		before := settingsOf(t, one)
 		for _, level := range levels {
 			o := xact.TxOptions(&sql.TxOptions{Isolation: level})
 			tryLock(t, conn, key)
@@ -280,7 +283,7 @@ func TestTxDoWaits(t *testing.T) {
 			p.Ping() // whatever was given back, is as before
 			done := make(chan error, 1)
 			go func() {
-				done <- p.txDo(context.Background(), key, func(ctx context.Context, tx xact.Tx) error {
+				done <- one.txDo(context.Background(), key, func(ctx context.Context, tx xact.Tx) error {
 					if s := ask[string](t, tx, "SELECT current_setting('lock_timeout') || current_setting('statement_timeout')"); s != "00" {
 						t.Errorf("%v: timeouts inside: %s", level, s)
 					}
@@ -291,6 +294,9 @@ func TestTxDoWaits(t *testing.T) {
 			unlock(t, conn, key)
 			if err := <-done; err != nil {
 				t.Errorf("%v: %v", level, err)
+			}
+			if after := settingsOf(t, one); after != before {
+				t.Errorf("%v: settings changed", level)
 			}
 			p.noLocks(t)
 		}

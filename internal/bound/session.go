@@ -77,6 +77,9 @@ func (s Session) exec(text string) (rows int64, err error) {
 	return r.RowsAffected()
 }
 
+// Literal reports whether a query is one round trip without parameters, and two with them.
+func (s Session) Literal() bool { return s.given != nil && s.given.driver == given.PQ }
+
 // Query calls row for each row. If there are no args, the first column is named [Answer].
 func (s Session) Query(text string, args []any, row func(*sql.Rows) error) error {
 	if err := s.ready(); err != nil {

@@ -2,6 +2,8 @@ package lockfn
 
 import (
 	"database/sql"
+	"strconv"
+	"strings"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -41,7 +43,7 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 //
 // The key is a parameter here: rows have to be read, and a driver that caches
 // statements by their text should cache one.
-const Holders = "SELECT coalesce(l.pid, 0), l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
+const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
 	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
 	"coalesce(a.xact_start, a.state_change) " +
 	"FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE " + advisoryHere +
@@ -52,6 +54,17 @@ const Holders = "SELECT coalesce(l.pid, 0), l.mode, coalesce(a.usename, ''), coa
 func HoldersArgs(k advisory.Key) []any {
 	t := tagOf(k)
 	return []any{int64(t.classid), int64(t.objid), int64(t.objsubid)}
+}
+
+// HoldersOf is [Holders] with the key in its text, for a driver that takes a round trip more
+// for parameters, and caches nothing.
+func HoldersOf(k advisory.Key) string {
+	t := tagOf(k)
+	return strings.NewReplacer(
+		"$1", strconv.FormatUint(uint64(t.classid), 10),
+		"$2", strconv.FormatUint(uint64(t.objid), 10),
+		"$3", strconv.Itoa(int(t.objsubid)),
+	).Replace(Holders)
 }
 
 // ScanHolder reads a row of [Holders].

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"net"
+	"net/url"
+	"os"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -184,18 +186,41 @@ func TestThrowawayServerIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := net.InterfaceAddrs()
+	ifaces, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, addr := range addrs {
-		ip := addr.(*net.IPNet).IP
-		if ip.IsLoopback() || ip.To4() == nil {
-			continue
+	for _, iface := range ifaces {
+		addrs, err := iface.Addrs()
+		if err != nil {
+			t.Fatal(err)
 		}
-		if c, err := net.DialTimeout("tcp", net.JoinHostPort(ip.String(), port), time.Second); err == nil {
-			c.Close()
-			t.Errorf("it listens on %s", ip)
+		for _, addr := range addrs {
+			ip := addr.(*net.IPNet).IP
+			if ip.IsLoopback() {
+				continue
+			}
+			host := ip.String()
+			if ip.To4() == nil && ip.IsLinkLocalUnicast() {
+				host += "%" + iface.Name
+			}
+			if c, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), time.Second); err == nil {
+				c.Close()
+				t.Errorf("it listens on %s", host)
+			}
+		}
+	}
+	if s.SocketURL() != "" {
+		u, err := url.Parse(s.SocketURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(u.Query().Get("host"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.IsDir() || info.Mode().Perm() != 0o700 {
+			t.Errorf("the socket's folder: %v", info.Mode())
 		}
 	}
 

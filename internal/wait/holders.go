@@ -14,7 +14,11 @@ import (
 // shows from now on, is not that of a waiter.
 func (w *Wait) holders() []advisory.Holder {
 	var hs []advisory.Holder
-	err := w.Query(lockfn.Holders, lockfn.HoldersArgs(w.Key), func(rows *sql.Rows) error {
+	query, args := lockfn.Holders, lockfn.HoldersArgs(w.Key)
+	if w.Literal() {
+		query, args = lockfn.HoldersOf(w.Key), nil
+	}
+	err := w.Query(query, args, func(rows *sql.Rows) error {
 		h, err := lockfn.ScanHolder(rows)
 		hs = append(hs, h)
 		return err
