@@ -32,6 +32,7 @@ type fakeServer struct {
 	refused  error         // if set, nobody can connect
 	mute     chan struct{} // if set, no answer before it is closed
 	delay    time.Duration // of each answer
+	transit  time.Duration // of each answer, from when it was given: what is done has been done
 	lateness time.Duration // of the answer of a slice, beyond that
 	deadlock time.Duration // deadlock_timeout
 	mindless bool          // the driver does not mind its ctx, as lib/pq on a link that swallows packets
@@ -189,12 +190,15 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 			return driver.ErrBadConn
 		}
 		c.f.mu.Lock()
-		defer c.f.mu.Unlock()
 		if !c.closedAt.IsZero() {
+			c.f.mu.Unlock()
 			return driver.ErrBadConn
 		}
 		answer()
 		s.answered = true
+		transit := c.f.transit
+		c.f.mu.Unlock()
+		time.Sleep(transit)
 		return nil
 	}
 }
@@ -304,7 +308,10 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			}
 			s.ops = append(s.ops, lockfn.Op(n/4))
 		}
-		batch = func() { rows.add(int64(c.pid), c.do(s.ops, keys), int64(0)) }
+		batch = func() {
+			c.f.tokens++
+			rows.add(int64(c.pid), c.do(s.ops, keys), c.f.tokens)
+		}
 	}
 	err := c.send(ctx, s, func() {
 		switch {
@@ -317,6 +324,8 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			rows.add(c.f.tokens)
 		case query == lockfn.Holders:
 			rows.columns = 6
+		case query == lockfn.Wanted:
+			rows.columns = 4
 		default:
 			c.f.t.Errorf("unknown: %s", query)
 		}

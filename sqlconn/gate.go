@@ -244,26 +244,30 @@ func (g *gate) try(r *request) {
 		case err != nil:
 			g.fail(r, err)
 		case ok:
-			g.granted(s, mode, token)
+			g.granted(s, mode, token, r)
 		default:
 			g.refused(r)
 		}
 	}})
 }
 
-// granted takes note that s holds the lock now, for the front.
-func (g *gate) granted(s *session, mode advisory.Mode, token uint64) {
+// granted takes note that s holds the lock now, for the front. token was drawn while r waited:
+// who has come since may know of a larger one, of a reader in another process.
+func (g *gate) granted(s *session, mode advisory.Mode, token uint64, r *request) {
 	g.polled = false
 	g.hold = &hold{gate: g, session: s, mode: mode, since: time.Now(), users: map[*handle]struct{}{}}
 	s.holds[g.key] = g.hold
 	g.l.held++
 	g.skip()
-	if len(g.queue) > 0 && g.queue[0].settings.Mode == mode {
+	switch {
+	case len(g.queue) == 0 || g.queue[0].settings.Mode != mode:
+		g.unlock(nil)
+	case g.l.settings.Fencing && g.queue[0] != r:
+		g.handTo(g.queue[0])
+	default:
 		g.grant(g.queue[0], token, false)
 		g.advance()
-		return
 	}
-	g.unlock(nil)
 }
 
 // skip drops requests from the front that want nothing any more.

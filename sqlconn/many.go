@@ -321,7 +321,7 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 			if err == nil && won > 0 {
 				r.gate = gates[won-1]
 				r.gate.queue = slices.Insert(r.gate.queue, 0, r)
-				r.gate.granted(session, r.settings.Mode, token)
+				r.gate.granted(session, r.settings.Mode, token, r)
 			}
 			r.settle(err)
 			for _, g := range gates {

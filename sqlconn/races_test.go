@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
@@ -354,4 +355,70 @@ func TestLockAllAfterALossInItsFirstTry(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A reader comes while the answer to another's statement is on its way, for which a token was
+// drawn, and the other has left. A reader of another process had a larger token before that. The
+// one who came last is not given the smaller one.
+func TestATokenIsDrawnAfterItsCallBegan(t *testing.T) {
+	const theirs = 1000
+	ctx := context.Background()
+	for _, way := range []struct {
+		name    string
+		taken   bool // the first waits on the server
+		transit time.Duration
+	}{
+		{"a try", false, bound.Grace + 500*time.Millisecond}, // for which the first waits no longer
+		{"a wait", true, 100 * time.Millisecond},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+				if err := l.Ping(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if way.taken {
+					f.taken(job)
+				} else {
+					f.set(func() { f.transit = way.transit })
+				}
+				firstCtx, leave := context.WithCancel(ctx)
+				first := make(chan error, 1)
+				go func() {
+					_, err := l.Lock(firstCtx, job, advisory.Shared)
+					first <- err
+				}()
+				time.Sleep(50 * time.Millisecond)
+				if way.taken {
+					f.set(func() {
+						f.transit = way.transit
+						f.free(job.String())
+					})
+					time.Sleep(50 * time.Millisecond)
+				}
+				f.set(func() { f.transit = 0 }) // of what is sent from now on
+				leave()
+				if err := <-first; !errors.Is(err, context.Canceled) {
+					t.Errorf("the first: %v", err)
+				}
+				f.set(func() {
+					if f.tokens == 0 {
+						t.Error("no token was drawn")
+					}
+					f.tokens = theirs
+				})
+				lock, err := l.Lock(ctx, job, advisory.Shared)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if lock.Token() <= theirs {
+					t.Errorf("token %d, and another had %d before", lock.Token(), theirs)
+				}
+				if err := lock.Unlock(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+				released(t, f, l, job)
+			}, sqlconn.WithFencing())
+		})
+	}
 }

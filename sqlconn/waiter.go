@@ -207,7 +207,13 @@ func (s *session) slice(g *gate) {
 		// It was sent long ago, maybe: a lock is not told of before there is a sign of life.
 		sent, err = s.signOfLife()
 	}
+	var front *request // as the token is drawn
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
+		s.l.mu.Lock()
+		if len(g.queue) > 0 {
+			front = g.queue[0]
+		}
+		s.l.mu.Unlock()
 		token, err = s.drawToken()
 	}
 	var failed error
@@ -243,7 +249,7 @@ func (s *session) slice(g *gate) {
 	case rows == lockfn.SliceGranted:
 		s.waitFor, g.waiter = nil, nil
 		s.l.wakeWatchers()
-		g.granted(s, mode, token)
+		g.granted(s, mode, token, front)
 	case failed != nil && len(g.queue) > 0:
 		r := g.queue[0]
 		g.fail(r, failed)
