@@ -2,6 +2,7 @@ package advisory_test
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
@@ -42,6 +43,6 @@ func withParameter(t testing.TB, serverURL, name, value string) string {
 	}
 	q := u.Query()
 	q.Set(name, value)
-	u.RawQuery = q.Encode()
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // a space, to newer versions of pgx
 	return u.String()
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,16 +60,11 @@ func (p *pool) table(t testing.TB) {
 // pool returns a pool of b's sessions, on the database of p.
 func (b begun) pool(t testing.TB, p *pool) *pool {
 	t.Helper()
-	u, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := p.url
 	if b.set != "" {
-		q := u.Query()
-		q.Set("default_transaction_isolation", b.set)
-		u.RawQuery = q.Encode()
+		url = withParameter(t, url, "default_transaction_isolation", b.set)
 	}
-	p = p.driver.open(t, u.String())
+	p = p.driver.open(t, url)
 	if b.set != "" && ask[string](t, p, "SHOW transaction_isolation") != b.set {
 		t.Fatal("the default isolation level is not what it should be")
 	}

@@ -95,7 +95,9 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		switch {
 		case uerr == nil:
 			released = true
-			err = errors.Join(err, leftLocked(ctx, conn, owner.Keys(), before))
+			if lerr := leftLocked(ctx, conn, owner.Keys(), before); lerr != nil {
+				err = errors.Join(err, lerr)
+			}
 		case errors.Is(uerr, errLeftOpen):
 			err = errors.Join(err, uerr)
 		case errors.Is(uerr, bound.ErrBusy):

@@ -96,7 +96,8 @@ func (s Session) likely(err error) error {
 		if errors.Is(err, driver.ErrBadConn) && !given.Idle(s.On) {
 			return fmt.Errorf("%w, or it is lost: %w", ErrBusy, err)
 		}
-	case strings.Contains(err.Error(), "conn busy"): // pgx below another driver
+	case strings.Contains(err.Error(), "conn busy"), // pgx below another driver
+		strings.Contains(err.Error(), "already a query being processed"): // lib/pq since 1.11
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case strings.Contains(err.Error(), "pq: unexpected "), strings.Contains(err.Error(), "pq: unknown response "):
 		return fmt.Errorf("%w (%w)", ErrOpenRows, err)
