@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo test bench long majors setup
+.PHONY: demo test bench long majors drivers setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -43,6 +43,12 @@ majors:
 		PGADVISORY_TEST_SERVER=binaries PGADVISORY_TEST_BINDIR=$$folder \
 			go test $(testflags) -run '$(majors_run)' ./advisory_test || exit 1; \
 	done
+
+# The root module's tests with the newest lib/pq and pgx in place of those in go.mod.
+drivers:
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && cp go.mod go.sum "$$tmp" && \
+		go get -modfile="$$tmp/go.mod" github.com/lib/pq@latest github.com/jackc/pgx/v5@latest && \
+		go test -modfile="$$tmp/go.mod" $(race) $(testflags) ./...
 
 # Installs PostgreSQL.
 setup:

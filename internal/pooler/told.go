@@ -17,10 +17,12 @@ func told(conn reflect.Value) (pid int64, ok bool) {
 	if conn.Kind() != reflect.Pointer || conn.IsNil() {
 		return 0, false
 	}
-	// lib/pq keeps it in a field.
-	if s := conn.Elem(); s.Kind() == reflect.Struct {
-		if f := s.FieldByName("processID"); f.IsValid() && f.CanInt() {
-			return f.Int(), true
+	// lib/pq keeps it in a field, which has had two names.
+	if s := conn.Elem(); s.Kind() == reflect.Struct && s.Type().PkgPath() == "github.com/lib/pq" {
+		for _, name := range []string{"processID", "pid"} {
+			if f := s.FieldByName(name); f.IsValid() && f.CanInt() {
+				return f.Int(), true
+			}
 		}
 	}
 	// In pgx it is Conn().PgConn().PID(). The names are constants, so that the linker may
