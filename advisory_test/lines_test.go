@@ -53,7 +53,7 @@ func (s *lines) call(c deadCall, d driver, name string, open func(t *testing.T, 
 	s.calls.Go(func() {
 		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("lines", s.Name())))
 		s.Run(fmt.Sprintf("%s/%s%s", c.name, d.name, name), func(t *testing.T) {
-			application := fmt.Sprintf("line %d", id)
+			application := fmt.Sprintf("line-%d", id)
 			p, link := open(t, application)
 			l := &line{T: t, pool: p, key: key, busy: busy, link: link}
 			late := l.run(c)
