@@ -90,7 +90,7 @@ func (c *call) look(driverConn any) error {
 }
 
 // giveUp closes the network connection below a statement that does not return.
-func (c *call) giveUp() { c.raw.Close() }
+func (c *call) giveUp() { c.raw.GiveUp() }
 
 // discard destroys the connection, and with it whatever it holds.
 func (c *call) discard() {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
 // A Rawer is a *sql.Conn, or the like.
@@ -27,7 +29,15 @@ func (d *Driver) Keep(conn any) error {
 	return nil
 }
 
-// Close closes the network connection below a statement that does not return.
+// GiveUp closes the network connection below a statement that does not return after the end
+// of its context. pgx's do return; closed beneath one it would panic, if that was just about to.
+func (d *Driver) GiveUp() {
+	if c, ok := d.conn.Load().(driverConn); ok && given.DriverOf(c.Conn) != given.PGX {
+		c.Close()
+	}
+}
+
+// Close closes the network connection.
 func (d *Driver) Close() {
 	if c, ok := d.conn.Load().(driverConn); ok {
 		c.Close()

@@ -98,7 +98,7 @@ func (l *Link) Doubt() bool { return l.doubt }
 func (l *Link) Answered() time.Time { return l.answered }
 
 // GiveUp closes the network connection below a statement that does not return.
-func (l *Link) GiveUp() { l.raw.Close() }
+func (l *Link) GiveUp() { l.raw.GiveUp() }
 
 // Close gives the connection back to the pool, or destroys it if it is not known what
 // became of it, if need be on another goroutine.
@@ -111,7 +111,7 @@ func (l *Link) Close() {
 		select {
 		case <-l.stuck:
 		case <-time.After(bound.Abort):
-			l.raw.Close()
+			l.raw.GiveUp()
 			<-l.stuck
 		}
 		l.close()

@@ -1,0 +1,25 @@
+package advisory_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// A statement of lib/pq's that does not return is ended by closing the connection beneath it. One
+// of pgx's ends with its context, and closing beneath it is a data race, of which pgx panics.
+func TestOnlyADriverThatHangsIsClosedBeneathAStatement(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p *pool) {
+		conn := p.conn(t)
+		var below bound.Driver
+		if err := conn.Raw(below.Keep); err != nil {
+			t.Fatal(err)
+		}
+		below.GiveUp()
+		_, err := conn.ExecContext(context.Background(), "SELECT 1")
+		if hangs := p.driver.sql == "postgres"; (err != nil) != hangs {
+			t.Errorf("a statement after it: %v", err)
+		}
+	})
+}
