@@ -30,6 +30,8 @@ type arena struct {
 	mu     sync.Mutex
 	faults []*strike
 	books  []string
+	// stops keeps apart the stopping of a server process and of all: each ends by SIGCONT.
+	stops sync.RWMutex
 }
 
 // A strike is a fault. Holders have to be told within due after it was done.
@@ -280,6 +282,8 @@ func (r *rivals) stopSession(notice bool) {
 	if pid == 0 || r.server.Kind() != "binaries" {
 		return
 	}
+	r.stops.RLock()
+	defer r.stops.RUnlock()
 	s := r.begin(history.Fault{Kind: "stop a server process", Process: r.process, Session: pid})
 	if syscall.Kill(pid, syscall.SIGSTOP) == nil {
 		s.lasts(notice)
@@ -306,6 +310,8 @@ func (a *arena) ofTheServer() []func() {
 	}
 	pause := func(notice bool) func() {
 		return func() {
+			a.stops.Lock()
+			defer a.stops.Unlock()
 			s := a.begin(history.Fault{Kind: "pause"})
 			if err := a.server.Pause(); err != nil {
 				a.Error(err)
