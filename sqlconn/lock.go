@@ -23,10 +23,11 @@ import (
 //
 // If ctx or [advisory.MaxWait] ends first the error is an
 // [*advisory.NotAcquiredError] that names the holders, and conn holds nothing and is
-// as it was, or was given up, if the server did not answer. Waits of this package and of xact that wait for each other are
-// told [advisory.ErrDeadlock], one of them, within three seconds, given that
-// they use one role and track_activities is on. Otherwise errors are those of
-// [TryLock], and an error if pg_cancel_backend was called on the wait.
+// as it was, or was given up, if the server did not answer. Waits of this package
+// and of xact that wait for each other are told [advisory.ErrDeadlock], one of them,
+// within three seconds, given that they use one role and track_activities is on.
+// Otherwise errors are those of [TryLock], and an error if pg_cancel_backend was
+// called on the wait.
 func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) error {
 	s, err := settings(key, opts)
 	if err != nil {

@@ -97,7 +97,7 @@ func (s Session) likely(err error) error {
 			return fmt.Errorf("%w, or it is lost: %w", ErrBusy, err)
 		}
 	case strings.Contains(err.Error(), "conn busy"), // pgx below another driver
-		strings.Contains(err.Error(), "already a query being processed"): // lib/pq since 1.11
+		strings.Contains(err.Error(), "already a query being processed"): // newer versions of lib/pq
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case strings.Contains(err.Error(), "pq: unexpected "), strings.Contains(err.Error(), "pq: unknown response "):
 		return fmt.Errorf("%w (%w)", ErrOpenRows, err)
