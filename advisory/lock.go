@@ -29,7 +29,7 @@ type Lock interface {
 	Downgrade(ctx context.Context) error
 }
 
-// A Locker takes locks. Application code may depend on it; *sqlconn.Locker is
+// A Locker takes locks. Application code may depend on it; *locker.Locker is
 // one, and *locktest.Locker is one for unit tests without a database.
 //
 // Contention is never an error of a Try method: it is a false.

@@ -21,7 +21,7 @@ type Option interface {
 }
 
 // An ObserverOption fits every call of packages sqlconn and xact, and
-// sqlconn.NewLocker.
+// locker.New.
 type ObserverOption interface {
 	Option
 	ApplyLocker(*LockerSettings)
@@ -45,7 +45,7 @@ type Settings struct {
 	PlainWait   bool
 }
 
-// LockerSettings are what the options of sqlconn.NewLocker come to.
+// LockerSettings are what the options of locker.New come to.
 type LockerSettings struct {
 	Observer        Observer
 	Failover        time.Duration

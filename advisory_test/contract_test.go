@@ -18,7 +18,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory/locktest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A world is a Locker, and what can happen to it.
@@ -160,7 +160,7 @@ func TestTokenIsZeroWithoutFencing(t *testing.T) {
 
 func newLockerWorld(t *testing.T, p *pool, i int) *world {
 	name := fmt.Sprintf("world %d", i)
-	l := p.locker(t, sqlconn.WithFencing(), sqlconn.WithApplicationName(name), sqlconn.WithHeartbeat(100*time.Millisecond))
+	l := p.locker(t, locker.WithFencing(), locker.WithApplicationName(name), locker.WithHeartbeat(100*time.Millisecond))
 	other := p.locker(t)
 	return &world{
 		Locker: l, key: advisory.Int64(int64(i)), close: l.Close,
@@ -1220,11 +1220,11 @@ func maxWaitIsNotForWork(t *testing.T, w *world) {
 func holdsAtLeast(t *testing.T, w *world) {
 	const least = 300 * time.Millisecond
 	start := time.Now()
-	lock := w.try(t, w.key, sqlconn.HoldAtLeast(least))
+	lock := w.try(t, w.key, locker.HoldAtLeast(least))
 	release(t, lock)
 	ended(t, lock.Context(), context.Canceled)
 	isErr(t, lock.Unlock(), advisory.ErrNotHeld)
-	lock, err := w.Lock(t.Context(), w.key, sqlconn.HoldAtLeast(least))
+	lock, err := w.Lock(t.Context(), w.key, locker.HoldAtLeast(least))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1234,14 +1234,14 @@ func holdsAtLeast(t *testing.T, w *world) {
 	w.lost(t, lock)
 	isErr(t, lock.Unlock(), advisory.ErrLost)
 	start = time.Now()
-	if err := w.Do(t.Context(), w.key, func(context.Context) error { return nil }, sqlconn.HoldAtLeast(least)); err != nil {
+	if err := w.Do(t.Context(), w.key, func(context.Context) error { return nil }, locker.HoldAtLeast(least)); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(start); took < least {
 		t.Errorf("Do returned after %v", took)
 	}
 	start = time.Now()
-	release(t, w.try(t, w.key, sqlconn.HoldAtLeast(least)))
+	release(t, w.try(t, w.key, locker.HoldAtLeast(least)))
 	if err := w.close(); err != nil {
 		t.Error(err)
 	}
@@ -1262,7 +1262,7 @@ func badArguments(t *testing.T, w *world) {
 		{key: advisory.Key{}, is: advisory.ErrInvalidKey},
 		{key: advisory.Name("account", ""), is: advisory.ErrInvalidKey},
 		{key: w.key, opts: []advisory.SessionOption{advisory.MaxWait(-time.Second)}, says: "MaxWait(-1s)"},
-		{key: w.key, opts: []advisory.SessionOption{sqlconn.HoldAtLeast(-time.Second)}, says: "HoldAtLeast(-1s)"},
+		{key: w.key, opts: []advisory.SessionOption{locker.HoldAtLeast(-time.Second)}, says: "HoldAtLeast(-1s)"},
 		{key: w.key, opts: []advisory.SessionOption{advisory.Mode(7)}, says: "Mode(7)"},
 		{key: w.key, opts: []advisory.SessionOption{advisory.Shared, nil}, says: "option 2 of 2 is nil"},
 		{key: w.key, opts: []advisory.SessionOption{advisory.WithObserver(nilObserver)}, says: "WithObserver"},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 func init() { jobs["rival"] = rivalJob }
@@ -24,7 +24,7 @@ func init() { jobs["rival"] = rivalJob }
 type rival struct {
 	process int
 	tokens  bool
-	l       *sqlconn.Locker
+	l       *locker.Locker
 	db      *sql.DB // for connections and transactions of its own, too
 	book    *history.Book
 
@@ -47,11 +47,11 @@ func rivalJob(o order) error {
 		return err
 	}
 	c.db.SetMaxIdleConns(10)
-	opts := []sqlconn.LockerOption{sqlconn.WithFailover(quickFailover), advisory.WithObserver(observed(c.session))}
+	opts := []locker.Option{locker.WithFailover(quickFailover), advisory.WithObserver(observed(c.session))}
 	if c.tokens {
-		opts = append(opts, sqlconn.WithFencing())
+		opts = append(opts, locker.WithFencing())
 	}
-	c.l = sqlconn.NewLocker(c.db, opts...)
+	c.l = locker.New(c.db, opts...)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -9,11 +9,12 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
 // long is longer than any test.
-var long = sqlconn.HoldAtLeast(time.Hour)
+var long = locker.HoldAtLeast(time.Hour)
 
 func TestHoldAtLeastIsNotForWhatWasTakenInVain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
@@ -36,7 +37,7 @@ func TestHoldAtLeastIsNotForWhatWasTakenInVain(t *testing.T) {
 func TestShutdownDoesNotWaitLongerThanItsCtx(t *testing.T) {
 	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
-		l := sqlconn.NewLocker(p.DB)
+		l := locker.New(p.DB)
 		lock, ok, err := l.TryLock(t.Context(), key, long)
 		if !ok {
 			t.Fatal(err)
@@ -89,7 +90,7 @@ func TestNothingIsGrantedAfterClose(t *testing.T) {
 	pgtest.Slow(t)
 	eachDriver(t, func(t *testing.T, p *pool) {
 		for range 20 {
-			l := sqlconn.NewLocker(p.DB)
+			l := locker.New(p.DB)
 			if err := l.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -8,73 +8,74 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/adapt"
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A lockerCall is a call of a Locker, or of what it makes, that takes a lock.
-type lockerCall func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error
+type lockerCall func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error
 
 // plainCalls return a lock; workCalls run fn; manyCalls take several keys.
 var (
 	plainCalls = map[string]lockerCall{
-		"TryLock": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"TryLock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
 			lock, ok, err := l.TryLock(ctx, k, opts...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"Lock": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Lock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
 			lock, err := l.Lock(ctx, k, opts...)
 			lock.Unlock()
 			return err
 		},
-		"Semaphore.TryAcquire": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Semaphore.TryAcquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
 			lock, ok, err := l.Semaphore(k, 3).TryAcquire(ctx, opts...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"Semaphore.Acquire": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Semaphore.Acquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
 			lock, err := l.Semaphore(k, 3).Acquire(ctx, opts...)
 			lock.Unlock()
 			return err
 		},
 	}
 	workCalls = map[string]lockerCall{
-		"TryDo": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			ran, err := l.TryDo(ctx, k, fn, opts...)
 			return refused(ran, err)
 		},
-		"Do": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			return l.Do(ctx, k, fn, opts...)
 		},
-		"Wrap": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Wrap": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			return l.Wrap(k, fn, opts...)(ctx)
 		},
-		"Lead": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Lead": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			return l.Lead(ctx, k, fn, opts...)
 		},
-		"Semaphore.TryDo": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Semaphore.TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			ran, err := l.Semaphore(k, 3).TryDo(ctx, fn, opts...)
 			return refused(ran, err)
 		},
-		"Semaphore.Do": func(ctx context.Context, l *sqlconn.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Semaphore.Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
 			return l.Semaphore(k, 3).Do(ctx, fn, opts...)
 		},
 	}
-	manyCalls = map[string]func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error{
-		"TryLockAll": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+	manyCalls = map[string]func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error{
+		"TryLockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
 			locks, ok, err := l.TryLockAll(ctx, keys, opts...)
 			return refused(ok && locks.Unlock() == nil, err)
 		},
-		"LockAll": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"LockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
 			locks, err := l.LockAll(ctx, keys, opts...)
 			locks.Unlock()
 			return err
 		},
-		"TryLockAny": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"TryLockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
 			lock, ok, err := l.TryLockAny(ctx, keys, opts...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"LockAny": func(ctx context.Context, l *sqlconn.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"LockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
 			lock, err := l.LockAny(ctx, keys, opts...)
 			lock.Unlock()
 			return err
@@ -91,7 +92,7 @@ func refused(granted bool, err error) error {
 }
 
 // everyCall calls each of them with one key, and check with what it returns.
-func everyCall(t *testing.T, l *sqlconn.Locker, k advisory.Key, opts []advisory.SessionOption, check func(name string, err error)) {
+func everyCall(t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.SessionOption, check func(name string, err error)) {
 	t.Helper()
 	fn := func(context.Context) error { t.Error("fn runs"); return nil }
 	for _, calls := range []map[string]lockerCall{plainCalls, workCalls} {
@@ -121,25 +122,25 @@ func TestLockerWithOptionsThatMakeNoSense(t *testing.T) {
 	var nilOption *nothingOption
 	for _, v := range []struct {
 		says string
-		opts []sqlconn.LockerOption
+		opts []locker.Option
 	}{
-		{"WithHeartbeat(0s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(0)}},
-		{"WithHeartbeat(-1s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(-time.Second)}},
-		{"WithHeartbeat(1s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(time.Second)}},
-		{"WithHeartbeat(2562047h47m16.854775807s)", []sqlconn.LockerOption{sqlconn.WithHeartbeat(math.MaxInt64)}},
-		{"WithFailover(0s)", []sqlconn.LockerOption{sqlconn.WithFailover(0)}},
-		{"WithFailover(-1m0s)", []sqlconn.LockerOption{sqlconn.WithFailover(-time.Minute)}},
-		{"WithFailover(3.999s)", []sqlconn.LockerOption{sqlconn.WithFailover(3999 * time.Millisecond)}},
-		{"WithFailover(-2562047h47m16.854775808s)", []sqlconn.LockerOption{sqlconn.WithFailover(math.MinInt64)}},
-		{"WithFailover(2562047h47m16.854775807s)", []sqlconn.LockerOption{sqlconn.WithFailover(math.MaxInt64)}},
-		{"WithFailover(9h0m1s)", []sqlconn.LockerOption{sqlconn.WithFailover(9*time.Hour + time.Second)}},
-		{"WithFailover(4s) is too short for WithHeartbeat(900ms)", []sqlconn.LockerOption{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(900 * time.Millisecond)}},
-		{"WithMaxConns(1)", []sqlconn.LockerOption{sqlconn.WithMaxConns(1)}},
-		{"WithMaxConns(0)", []sqlconn.LockerOption{sqlconn.WithMaxConns(0)}},
-		{"WithMaxConns(-1)", []sqlconn.LockerOption{sqlconn.WithMaxConns(-1)}},
-		{"option 2 of 2 is nil", []sqlconn.LockerOption{sqlconn.WithFencing(), nil}},
-		{"option 1 of 1 is nil", []sqlconn.LockerOption{nilOption}},
-		{"WithObserver was given a nil *advisory_test.recorder", []sqlconn.LockerOption{advisory.WithObserver(nilObserver)}},
+		{"WithHeartbeat(0s)", []locker.Option{locker.WithHeartbeat(0)}},
+		{"WithHeartbeat(-1s)", []locker.Option{locker.WithHeartbeat(-time.Second)}},
+		{"WithHeartbeat(1s)", []locker.Option{locker.WithHeartbeat(time.Second)}},
+		{"WithHeartbeat(2562047h47m16.854775807s)", []locker.Option{locker.WithHeartbeat(math.MaxInt64)}},
+		{"WithFailover(0s)", []locker.Option{locker.WithFailover(0)}},
+		{"WithFailover(-1m0s)", []locker.Option{locker.WithFailover(-time.Minute)}},
+		{"WithFailover(3.999s)", []locker.Option{locker.WithFailover(3999 * time.Millisecond)}},
+		{"WithFailover(-2562047h47m16.854775808s)", []locker.Option{locker.WithFailover(math.MinInt64)}},
+		{"WithFailover(2562047h47m16.854775807s)", []locker.Option{locker.WithFailover(math.MaxInt64)}},
+		{"WithFailover(9h0m1s)", []locker.Option{locker.WithFailover(9*time.Hour + time.Second)}},
+		{"WithFailover(4s) is too short for WithHeartbeat(900ms)", []locker.Option{locker.WithFailover(4 * time.Second), locker.WithHeartbeat(900 * time.Millisecond)}},
+		{"WithMaxConns(1)", []locker.Option{locker.WithMaxConns(1)}},
+		{"WithMaxConns(0)", []locker.Option{locker.WithMaxConns(0)}},
+		{"WithMaxConns(-1)", []locker.Option{locker.WithMaxConns(-1)}},
+		{"option 2 of 2 is nil", []locker.Option{locker.WithFencing(), nil}},
+		{"option 1 of 1 is nil", []locker.Option{nilOption}},
+		{"WithObserver was given a nil *advisory_test.recorder", []locker.Option{advisory.WithObserver(nilObserver)}},
 	} {
 		t.Run(v.says, func(t *testing.T) {
 			p := drivers[0].open(t, "postgres://nobody.invalid/")
@@ -159,7 +160,7 @@ type nothingOption struct{}
 func (*nothingOption) ApplyLocker(*advisory.LockerSettings) {}
 
 func TestLockerWithoutAPool(t *testing.T) {
-	l := sqlconn.NewLocker(nil)
+	l := locker.New(nil)
 	everyCall(t, l, key, nil, func(name string, err error) { says(t, name, err, "nil *sql.DB") })
 	says(t, "Ping", l.Ping(t.Context()), "nil *sql.DB")
 	if l.Holds(key) {
@@ -175,13 +176,13 @@ func TestLockerWithoutAPool(t *testing.T) {
 
 func TestLockerWithBoundsThatMakeSense(t *testing.T) {
 	p := drivers[0].open(t, pgtest.URL(t))
-	for _, opts := range [][]sqlconn.LockerOption{
-		{sqlconn.WithFailover(4 * time.Second)},
-		{sqlconn.WithFailover(4 * time.Second), sqlconn.WithHeartbeat(500 * time.Millisecond)},
-		{sqlconn.WithFailover(9 * time.Hour), sqlconn.WithHeartbeat(999 * time.Millisecond)},
-		{sqlconn.WithHeartbeat(time.Millisecond)},
-		{sqlconn.WithMaxConns(2), advisory.WithObserver(nil)},
-		{sqlconn.WithMaxConns(math.MaxInt), sqlconn.WithApplicationName("it's\n" + strings.Repeat("long ", 20))},
+	for _, opts := range [][]locker.Option{
+		{locker.WithFailover(4 * time.Second)},
+		{locker.WithFailover(4 * time.Second), locker.WithHeartbeat(500 * time.Millisecond)},
+		{locker.WithFailover(9 * time.Hour), locker.WithHeartbeat(999 * time.Millisecond)},
+		{locker.WithHeartbeat(time.Millisecond)},
+		{locker.WithMaxConns(2), advisory.WithObserver(nil)},
+		{locker.WithMaxConns(math.MaxInt), locker.WithApplicationName("it's\n" + strings.Repeat("long ", 20))},
 	} {
 		l := p.locker(t, opts...)
 		if err := l.Ping(t.Context()); err != nil {
@@ -204,7 +205,7 @@ func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
 		var nilObserver *recorder
 		for words, opt := range map[string]advisory.SessionOption{
 			"MaxWait(-1ns)":                          advisory.MaxWait(-1),
-			"HoldAtLeast(-2562047h47m16.854775808s)": sqlconn.HoldAtLeast(math.MinInt64),
+			"HoldAtLeast(-2562047h47m16.854775808s)": locker.HoldAtLeast(math.MinInt64),
 			"Mode(2) is not a mode":                  advisory.Mode(2),
 			"option 2 of 2 is nil":                   nil,
 			"WithObserver was given a nil":           advisory.WithObserver(nilObserver),
@@ -274,7 +275,7 @@ func TestKeyGivenTwiceIsTakenOnce(t *testing.T) {
 func TestLockerCallsAfterClose(t *testing.T) {
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		for _, used := range []bool{false, true} {
-			l := sqlconn.NewLocker(p.DB)
+			l := locker.New(p.DB)
 			if used {
 				release(t, first(lockerTry(t, l, key)))
 			}
@@ -294,7 +295,7 @@ func TestLockerCallsAfterClose(t *testing.T) {
 			if err := l.Shutdown(t.Context()); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
-			if l.Holds(key) || l.Stats() != (sqlconn.Stats{}) {
+			if l.Holds(key) || l.Stats() != (locker.Stats{}) {
 				t.Errorf("%v %+v", l.Holds(key), l.Stats())
 			}
 			if !p.locksNowhere() {
@@ -343,11 +344,11 @@ func TestSessionLockerWithArgumentsThatMakeNoSense(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for words, s := range map[string]*sqlconn.Session{
-			"invalid key":    sqlconn.SessionLocker(advisory.Key{}),
-			"option 1 of 1":  sqlconn.SessionLocker(key, nil),
-			"MaxWait(-1ns)":  sqlconn.SessionLocker(key, advisory.MaxWait(-1)),
-			"Mode(2) is not": sqlconn.SessionLocker(key, advisory.Mode(2)),
+		for words, s := range map[string]*adapt.GooseLocker{
+			"invalid key":    adapt.Goose(advisory.Key{}),
+			"option 1 of 1":  adapt.Goose(key, nil),
+			"MaxWait(-1ns)":  adapt.Goose(key, advisory.MaxWait(-1)),
+			"Mode(2) is not": adapt.Goose(key, advisory.Mode(2)),
 		} {
 			says(t, "SessionLock", s.SessionLock(t.Context(), conn), words)
 			says(t, "SessionUnlock", s.SessionUnlock(t.Context(), conn), words)
@@ -356,7 +357,7 @@ func TestSessionLockerWithArgumentsThatMakeNoSense(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 		}
-		s := sqlconn.SessionLocker(key)
+		s := adapt.Goose(key)
 		says(t, "SessionLock", s.SessionLock(t.Context(), nil), "conn is nil")
 		says(t, "SessionUnlock", s.SessionUnlock(t.Context(), nil), "conn is nil")
 		says(t, "Lock", s.Lock(t.Context(), nil), "nil *sql.DB")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -45,7 +46,7 @@ func TestCancelsOfALockersSessions(t *testing.T) {
 			t.Skip("as pq")
 		}
 		const victim = "cancelled"
-		l := p.locker(t, sqlconn.WithApplicationName(victim))
+		l := p.locker(t, locker.WithApplicationName(victim))
 		kept, ok, err := l.TryLockAll(t.Context(), keysUpTo(50))
 		if !ok || err != nil {
 			t.Fatal(ok, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A contender is a way to take key and to give it back.
@@ -33,7 +33,7 @@ var byHandContender = contender{"pg_advisory_lock", func(t *testing.T, p *pool) 
 }}
 
 // ofLocker is a contender for whom l waits; they are as goroutines of one process.
-func ofLocker(name string, l *sqlconn.Locker) contender {
+func ofLocker(name string, l *locker.Locker) contender {
 	return contender{name, func(*testing.T, *pool) func(advisory.Mode, time.Duration) error {
 		return func(m advisory.Mode, hold time.Duration) error {
 			return l.Do(context.Background(), key, func(context.Context) error { time.Sleep(hold); return nil }, m)

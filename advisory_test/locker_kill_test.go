@@ -10,7 +10,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 func init() { jobs["lock"] = lockJob }
@@ -25,7 +25,7 @@ func lockJob(o order) error {
 	if err != nil {
 		return err
 	}
-	l := sqlconn.NewLocker(db)
+	l := locker.New(db)
 	fmt.Println("waits")
 	if _, err := l.Lock(context.Background(), k); err != nil {
 		return err
@@ -80,14 +80,14 @@ func TestKilledProcesses(t *testing.T) {
 }
 
 // killHolder kills a process that holds k. It returns after which time next has it.
-func killHolder(t *testing.T, p *pool, _, next *sqlconn.Locker, k advisory.Key, o order) time.Duration {
+func killHolder(t *testing.T, p *pool, _, next *locker.Locker, k advisory.Key, o order) time.Duration {
 	holder := o.start(t)
 	holder.says("holds", patience)
 	return nextAfter(t, p, next, k, holder.kill)
 }
 
 // killWaiter kills a process that waits for k, while first holds it; then that lets go.
-func killWaiter(t *testing.T, p *pool, first, next *sqlconn.Locker, k advisory.Key, o order) time.Duration {
+func killWaiter(t *testing.T, p *pool, first, next *locker.Locker, k advisory.Key, o order) time.Duration {
 	lock, ok := lockerTry(t, first, k)
 	if !ok {
 		t.Fatal("not free")
@@ -104,7 +104,7 @@ func killWaiter(t *testing.T, p *pool, first, next *sqlconn.Locker, k advisory.K
 }
 
 // nextAfter has l wait for k, and returns how long after do it has it.
-func nextAfter(t *testing.T, p *pool, l *sqlconn.Locker, k advisory.Key, do func()) time.Duration {
+func nextAfter(t *testing.T, p *pool, l *locker.Locker, k advisory.Key, do func()) time.Duration {
 	t.Helper()
 	before := waiters(t, p, k)
 	got := make(chan time.Time, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 const aloneVar = "PGADVISORY_TEST_ALONE"
@@ -44,7 +44,7 @@ func alone(t *testing.T) bool {
 
 // useAll makes some of each call, of which none is under way when it returns. Those that
 // wait end with their contexts.
-func useAll(t *testing.T, l, other *sqlconn.Locker) {
+func useAll(t *testing.T, l, other *locker.Locker) {
 	t.Helper()
 	background := context.Background()
 	// A wait, for l may be about to give back what one of its waits got too late.
@@ -77,7 +77,7 @@ func useAll(t *testing.T, l, other *sqlconn.Locker) {
 			must(l.Semaphore(advisory.Int64(2), 2).Do(background, func(context.Context) error { return nil }))
 		})
 		wg.Go(func() {
-			must(l.Do(background, advisory.Int64(3), func(context.Context) error { return nil }, sqlconn.HoldAtLeast(time.Millisecond)))
+			must(l.Do(background, advisory.Int64(3), func(context.Context) error { return nil }, locker.HoldAtLeast(time.Millisecond)))
 		})
 	}
 	wg.Wait()
@@ -118,12 +118,12 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 		})
 		case_("Close", func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			l, other := sqlconn.NewLocker(p.DB), sqlconn.NewLocker(p.DB)
+			l, other := locker.New(p.DB), locker.New(p.DB)
 			useAll(t, l, other)
 			lockerTry(t, l, key) // held
 			go other.Lock(context.Background(), key)
 			eventually(t, "one waits", func() bool { return other.Stats().Waiting == 1 })
-			for _, l := range []*sqlconn.Locker{other, l} {
+			for _, l := range []*locker.Locker{other, l} {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
@@ -133,7 +133,7 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 		case_("no server", func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			p := d.open(t, "postgres://127.0.0.1:1/none?sslmode=disable")
-			l := sqlconn.NewLocker(p.DB) // not closed
+			l := locker.New(p.DB) // not closed
 			if _, err := l.Lock(context.Background(), key); err == nil {
 				t.Error("no error")
 			}
@@ -142,7 +142,7 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 		})
 		case_("loss", func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			l := sqlconn.NewLocker(p.DB, sqlconn.WithApplicationName("lost"))
+			l := locker.New(p.DB, locker.WithApplicationName("lost"))
 			lock, _ := lockerTry(t, l, key)
 			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lost'")
 			<-lock.Context().Done()
@@ -153,7 +153,7 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 			p, link := d.proxied(t, url)
 			p.SetMaxIdleConns(0)
 			before := goleak.IgnoreCurrent()
-			l := sqlconn.NewLocker(p.DB, sqlconn.WithFailover(quickFailover))
+			l := locker.New(p.DB, locker.WithFailover(quickFailover))
 			lock, _ := lockerTry(t, l, key)
 			link.Freeze(proxy.Both)
 			<-lock.Context().Done()

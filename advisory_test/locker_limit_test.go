@@ -11,7 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 func isFull(err error) bool { return errors.Is(err, advisory.ErrLockTableFull) }
@@ -52,7 +52,7 @@ func TestLockersLeaveRoomInTheLockTable(t *testing.T) {
 		})
 	}
 
-	var lockers []*sqlconn.Locker
+	var lockers []*locker.Locker
 	for i := range 12 {
 		lockers = append(lockers, drivers[i%2].open(t, url).locker(t))
 	}

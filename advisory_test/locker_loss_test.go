@@ -12,7 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 const (
@@ -27,21 +27,21 @@ type loser struct {
 	*pool
 	link   *proxy.Proxy
 	server *pgtest.Server
-	l      *sqlconn.Locker
-	other  *sqlconn.Locker // past the proxy
-	watch  *pool           // as well
+	l      *locker.Locker
+	other  *locker.Locker // past the proxy
+	watch  *pool          // as well
 	pid    int
 	locks  advisory.Locks
 	struck time.Time
 }
 
-func newLoser(t *testing.T, d driver, server *pgtest.Server, opts ...sqlconn.LockerOption) *loser {
+func newLoser(t *testing.T, d driver, server *pgtest.Server, opts ...locker.Option) *loser {
 	url := server.Database(t)
 	s := &loser{T: t, server: server, watch: d.open(t, url)}
 	s.watch.SetMaxOpenConns(8)
 	s.pool, s.link = d.proxied(t, url)
 	s.other = s.watch.locker(t)
-	s.l = s.locker(t, append(opts, sqlconn.WithFailover(quickFailover), sqlconn.WithApplicationName("loser"))...)
+	s.l = s.locker(t, append(opts, locker.WithFailover(quickFailover), locker.WithApplicationName("loser"))...)
 	for _, m := range []advisory.Mode{advisory.Exclusive, advisory.Shared, advisory.Exclusive, advisory.Exclusive} {
 		lock, ok := lockerTry(t, s.l, advisory.Int64(int64(len(s.locks))), m)
 		if !ok {

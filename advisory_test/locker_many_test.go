@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 func keysUpTo(n int) (keys []advisory.Key) {
@@ -58,7 +58,7 @@ func TestLockerLockAll(t *testing.T) {
 
 func TestLockerLockAllNeverDeadlocks(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		lockers := []*sqlconn.Locker{p.locker(t), p.locker(t)}
+		lockers := []*locker.Locker{p.locker(t), p.locker(t)}
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -84,7 +84,7 @@ func TestLockerLockAny(t *testing.T) {
 		keys := keysUpTo(3)
 		var locks []advisory.Lock
 		for i := range keys {
-			lock, ok, err := []*sqlconn.Locker{a, b}[i%2].TryLockAny(t.Context(), keys)
+			lock, ok, err := []*locker.Locker{a, b}[i%2].TryLockAny(t.Context(), keys)
 			if !ok || err != nil || lock.Key() != keys[i] {
 				t.Fatal(lock.Key(), ok, err)
 			}
@@ -156,7 +156,7 @@ func TestTryLockAnyAfterAWaitForTheSameKeys(t *testing.T) {
 func TestSemaphoreNeverLetsInMoreThanN(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		const n = 3
-		lockers := []*sqlconn.Locker{p.locker(t), p.locker(t)}
+		lockers := []*locker.Locker{p.locker(t), p.locker(t)}
 		var inside, most atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 20 {
@@ -251,9 +251,9 @@ func TestDowngrade(t *testing.T) {
 
 func TestHoldAtLeast(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		a, b := sqlconn.NewLocker(p.DB), p.locker(t)
+		a, b := locker.New(p.DB), p.locker(t)
 		start := time.Now()
-		lock, _, err := a.TryLock(t.Context(), key, sqlconn.HoldAtLeast(300*time.Millisecond))
+		lock, _, err := a.TryLock(t.Context(), key, locker.HoldAtLeast(300*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestHoldAtLeast(t *testing.T) {
 			t.Error("Close did not wait")
 		}
 		start = time.Now()
-		b.Do(t.Context(), advisory.Int64(1), func(context.Context) error { return nil }, sqlconn.HoldAtLeast(100*time.Millisecond))
+		b.Do(t.Context(), advisory.Int64(1), func(context.Context) error { return nil }, locker.HoldAtLeast(100*time.Millisecond))
 		if time.Since(start) < 100*time.Millisecond {
 			t.Error("Do did not wait")
 		}
@@ -281,7 +281,7 @@ func TestLead(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 3 {
-			l := p.locker(t, sqlconn.WithApplicationName("candidate"))
+			l := p.locker(t, locker.WithApplicationName("candidate"))
 			wg.Go(func() {
 				err := l.Lead(ctx, key, func(ctx context.Context) error {
 					// A session that the server has ended hears of it within a heartbeat, in

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // far is eachDriver with a server that is far away, so that one call comes while another
@@ -70,7 +70,7 @@ func TestDowngradesAtOnce(t *testing.T) {
 func TestReadersJoinAndLeaveWithTokens(t *testing.T) {
 	pgtest.Slow(t)
 	far(t, func(t *testing.T, p *pool) {
-		l := p.locker(t, sqlconn.WithFencing())
+		l := p.locker(t, locker.WithFencing())
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/netns"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -102,8 +103,8 @@ func (m *machine) rule(action string, dir netns.Direction) {
 }
 
 // locker is one of that machine. It is closed at the end, as far as it can be.
-func (m *machine) locker(t *testing.T, d driver, application string) *sqlconn.Locker {
-	l := sqlconn.NewLocker(d.between(t, m, m.server.URL()).DB, sqlconn.WithFailover(partFailover), sqlconn.WithApplicationName(application))
+func (m *machine) locker(t *testing.T, d driver, application string) *locker.Locker {
+	l := locker.New(d.between(t, m, m.server.URL()).DB, locker.WithFailover(partFailover), locker.WithApplicationName(application))
 	t.Cleanup(func() { l.Close() })
 	return l
 }

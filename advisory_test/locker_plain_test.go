@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -17,7 +18,7 @@ type lockAnswer struct {
 	err  error
 }
 
-func lockLater(ctx context.Context, l *sqlconn.Locker, opts ...advisory.SessionOption) <-chan lockAnswer {
+func lockLater(ctx context.Context, l *locker.Locker, opts ...advisory.SessionOption) <-chan lockAnswer {
 	answer := make(chan lockAnswer, 1)
 	go func() {
 		lock, err := l.Lock(ctx, key, opts...)
@@ -44,7 +45,7 @@ func TestPlainWaitOfALockerIsOnePiece(t *testing.T) {
 	fair(t, func(t *testing.T, p *pool) {
 		holder := p.conn(t)
 		tryLock(t, holder, key)
-		l := p.locker(t, sqlconn.WithFailover(quickFailover)) // slices would be of half a second
+		l := p.locker(t, locker.WithFailover(quickFailover)) // slices would be of half a second
 		answer := lockLater(context.Background(), l, sqlconn.PlainWait())
 		first, _ := p.plainWaiter(t)
 		time.Sleep(3 * time.Second)
@@ -89,7 +90,7 @@ func TestPlainWaitOfALockerEndsWithItsCaller(t *testing.T) {
 				p := d.open(t, server.Database(t))
 				holder := p.conn(t)
 				tryLock(t, holder, key)
-				l := p.locker(t, sqlconn.WithFailover(quickFailover))
+				l := p.locker(t, locker.WithFailover(quickFailover))
 				ctx, cancel := context.WithCancel(context.Background())
 				first := lockLater(ctx, l, sqlconn.PlainWait())
 				began, _ := p.plainWaiter(t)
@@ -128,7 +129,7 @@ func TestPlainWaitOfALockerOutlivesItsSession(t *testing.T) {
 	fair(t, func(t *testing.T, p *pool) {
 		holder := p.conn(t)
 		tryLock(t, holder, key)
-		answer := lockLater(context.Background(), p.locker(t, sqlconn.WithFailover(quickFailover)), sqlconn.PlainWait())
+		answer := lockLater(context.Background(), p.locker(t, locker.WithFailover(quickFailover)), sqlconn.PlainWait())
 		_, pid := p.plainWaiter(t)
 		if !ask[bool](t, p, "SELECT pg_terminate_backend($1)", pid) {
 			t.Fatal("not terminated")

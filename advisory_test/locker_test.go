@@ -12,12 +12,12 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
-func (p *pool) locker(t testing.TB, opts ...sqlconn.LockerOption) *sqlconn.Locker {
+func (p *pool) locker(t testing.TB, opts ...locker.Option) *locker.Locker {
 	t.Helper()
-	l := sqlconn.NewLocker(p.DB, opts...)
+	l := locker.New(p.DB, opts...)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -51,7 +51,7 @@ func TestLockerExcludes(t *testing.T) {
 				if !ok {
 					t.Fatalf("%v %v: not free", k, m)
 				}
-				for _, other := range []*sqlconn.Locker{a, b} {
+				for _, other := range []*locker.Locker{a, b} {
 					for _, m2 := range modes {
 						lb, got := lockerTry(t, other, k, m2)
 						if want := m == advisory.Shared && m2 == advisory.Shared; got != want {
@@ -79,7 +79,7 @@ func TestLockerExcludes(t *testing.T) {
 func TestLockerWaits(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		a, b := p.locker(t), p.locker(t)
-		for _, other := range []*sqlconn.Locker{a, b} {
+		for _, other := range []*locker.Locker{a, b} {
 			la, _ := lockerTry(t, a, key)
 			got := make(chan error, 1)
 			go func() {
@@ -106,7 +106,7 @@ func TestLockerWaits(t *testing.T) {
 
 func TestLockerManyGoroutinesOneKey(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		lockers := []*sqlconn.Locker{p.locker(t), p.locker(t), p.locker(t)}
+		lockers := []*locker.Locker{p.locker(t), p.locker(t), p.locker(t)}
 		var inside, max, total atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 30 {
@@ -187,7 +187,7 @@ func TestLockerMoreKeysWaitedForThanSessions(t *testing.T) {
 
 func TestLockerTellsLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		l, other := p.locker(t, sqlconn.WithApplicationName("victim")), p.locker(t)
+		l, other := p.locker(t, locker.WithApplicationName("victim")), p.locker(t)
 		lock, _ := lockerTry(t, l, key)
 		kill := func() {
 			doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
@@ -225,7 +225,7 @@ func TestLockerTellsLoss(t *testing.T) {
 
 func TestLockerFencing(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		lockers := []*sqlconn.Locker{p.locker(t, sqlconn.WithFencing()), p.locker(t, sqlconn.WithFencing())}
+		lockers := []*locker.Locker{p.locker(t, locker.WithFencing()), p.locker(t, locker.WithFencing())}
 		var last uint64
 		var wg sync.WaitGroup
 		for i := range 16 {
@@ -252,7 +252,7 @@ func TestLockerNotAcquired(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		a, b := p.locker(t), p.locker(t)
 		lockerTry(t, a, key, advisory.Label("reconcile"))
-		for i, l := range []*sqlconn.Locker{a, b} {
+		for i, l := range []*locker.Locker{a, b} {
 			_, err := l.Lock(t.Context(), key, advisory.MaxWait(100*time.Millisecond))
 			var na *advisory.NotAcquiredError
 			if !errors.As(err, &na) || len(na.Holders) != 1 || na.Holders[0].Local != (i == 0) {
@@ -270,7 +270,7 @@ func TestLockerNotAcquired(t *testing.T) {
 
 func TestLockerClose(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
-		l := sqlconn.NewLocker(p.DB)
+		l := locker.New(p.DB)
 		lock, _ := lockerTry(t, l, key)
 		waiting := make(chan error, 1)
 		go func() { _, err := l.Lock(context.Background(), key); waiting <- err }()
@@ -301,7 +301,7 @@ func BenchmarkLockerOwnKeys(b *testing.B) {
 	for _, d := range drivers[:2] {
 		b.Run(d.name, func(b *testing.B) {
 			p := d.open(b, benchURL(b))
-			l := sqlconn.NewLocker(p.DB)
+			l := locker.New(p.DB)
 			defer l.Close()
 			l.Ping(context.Background())
 			run := func(name string, pair func(k int64)) {

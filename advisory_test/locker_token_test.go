@@ -20,7 +20,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // tokenKeys is how many keys the processes of a token test compete for.
@@ -83,7 +83,7 @@ func tokenJob(o order) error {
 	if err != nil {
 		return err
 	}
-	l := sqlconn.NewLocker(db, sqlconn.WithFencing())
+	l := locker.New(db, locker.WithFencing())
 	if err := l.Ping(context.Background()); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func TestTokensGrowOverCrashes(t *testing.T) {
 			if i == 1 && ask[string](t, p, "SHOW synchronous_commit") != "off" {
 				t.Fatal("synchronous_commit is not off")
 			}
-			l := sqlconn.NewLocker(p.DB, sqlconn.WithFencing())
+			l := locker.New(p.DB, locker.WithFencing())
 			defer l.Close()
 			for g := range 8 {
 				wg.Go(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -40,7 +41,7 @@ func waitInNobodysWay(t *testing.T, d driver, server *pgtest.Server) {
 	tryLock(t, holder, key)
 	var waiting sync.WaitGroup
 	for _, name := range []string{"idle", "busy", "bereft"} {
-		l := p.locker(t, sqlconn.WithApplicationName(name), sqlconn.WithFailover(time.Minute)) // in slices of 8 s
+		l := p.locker(t, locker.WithApplicationName(name), locker.WithFailover(time.Minute)) // in slices of 8 s
 		for _, m := range modes {
 			waiting.Go(func() {
 				lock, err := l.Lock(context.Background(), key, m)
@@ -108,7 +109,7 @@ func TestSlicesOfALockerEnd(t *testing.T) {
 	fair(t, func(t *testing.T, p *pool) {
 		holder := p.conn(t)
 		tryLock(t, holder, key)
-		l := p.locker(t, sqlconn.WithFailover(quickFailover)) // slices of half a second
+		l := p.locker(t, locker.WithFailover(quickFailover)) // slices of half a second
 		ctx, cancel := context.WithCancel(t.Context())
 		go l.Lock(ctx, key)
 		defer cancel()
@@ -135,7 +136,7 @@ func TestNoDeadlockIsToldThatIsNone(t *testing.T) {
 	doSQL(t, p, "CREATE TABLE items AS SELECT n FROM generate_series(1, 1000) n")
 	holder := p.conn(t)
 	tryLock(t, holder, key)
-	l := p.locker(t, sqlconn.WithHeartbeat(990*time.Millisecond)) // its guard comes too late
+	l := p.locker(t, locker.WithHeartbeat(990*time.Millisecond)) // its guard comes too late
 	got := make(chan error, 1)
 	go func() {
 		lock, err := l.Lock(context.Background(), key)

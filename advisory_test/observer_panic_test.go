@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -50,7 +51,7 @@ func TestObserverThatPanicsLeavesNoLock(t *testing.T) {
 		panics("Do", func() { p.do(ctx, key, work, panicAt(1)) })
 		panics("TryDo", func() { p.tryDo(ctx, key, work, panicAt(1)) })
 
-		l := sqlconn.NewLocker(p.DB)
+		l := locker.New(p.DB)
 		defer l.Close()
 		panics("Locker.Lock", func() { l.Lock(ctx, key, panicAt(1)) })
 		panics("Locker.TryLock", func() { l.TryLock(ctx, key, panicAt(1)) })

@@ -12,12 +12,13 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
 // What a lock of any Locker is told of, the contract checks. Here are the sessions of
-// *sqlconn.Locker, its calls for several keys, and the calls of sqlconn and xact.
+// *locker.Locker, its calls for several keys, and the calls of sqlconn and xact.
 
 // of returns the events of a kind.
 func (r *recorder) of(kind advisory.EventKind) (events []advisory.Event) {
@@ -42,7 +43,7 @@ func (r *recorder) tellsOf(t *testing.T, n int, kind advisory.EventKind) []advis
 func TestObserverOfALocker(t *testing.T) {
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		var r recorder
-		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
+		l := p.locker(t, advisory.WithObserver(&r), locker.WithApplicationName("observed"))
 		r.are(t) // nothing is opened before it is needed
 		lock, _ := lockerTry(t, l, key, advisory.Label("account"))
 		pid := ask[int](t, p, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
@@ -78,7 +79,7 @@ func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
 	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
 		var r recorder
-		l := p.locker(t, advisory.WithObserver(&r), sqlconn.WithApplicationName("observed"))
+		l := p.locker(t, advisory.WithObserver(&r), locker.WithApplicationName("observed"))
 		locks := advisory.Locks{first(lockerTry(t, l, key)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared)), first(lockerTry(t, l, advisory.Int64(1), advisory.Shared))}
 		doSQL(t, p, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'observed'")
 		pid := r.tellsOf(t, 1, advisory.SessionOpened)[0].PID
@@ -100,7 +101,7 @@ func TestObserverIsToldOfTheLossOfEachLock(t *testing.T) {
 // A release that fails for the session is gone is a loss, of which nobody had heard.
 func TestObserverIsToldOfALossThatTheReleaseFinds(t *testing.T) {
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
-		l := p.locker(t, sqlconn.WithHeartbeat(999*time.Millisecond), sqlconn.WithApplicationName("observed"))
+		l := p.locker(t, locker.WithHeartbeat(999*time.Millisecond), locker.WithApplicationName("observed"))
 		for range 5 {
 			var r recorder
 			lock, _ := lockerTry(t, l, key, advisory.WithObserver(&r))
@@ -434,7 +435,7 @@ func TestObserverThatBlocksHoldsUpNoLossOfOthers(t *testing.T) {
 		b := newBlocker(advisory.Lost)
 		ofLocker := newBlocker(advisory.SessionClosed)
 		var r recorder
-		l := p.locker(t, advisory.WithObserver(ofLocker), sqlconn.WithApplicationName("observed"))
+		l := p.locker(t, advisory.WithObserver(ofLocker), locker.WithApplicationName("observed"))
 		var locks advisory.Locks
 		for i, k := range keysUpTo(10) {
 			var o advisory.Observer = b
@@ -497,7 +498,7 @@ func TestObserverThatBlocksHoldsUpItsCallAlone(t *testing.T) {
 // observing is an Observer that looks up a lock and asks the Locker back.
 type observing struct {
 	recorder
-	l *sqlconn.Locker
+	l *locker.Locker
 }
 
 func (o *observing) Observe(ctx context.Context, e advisory.Event) {
@@ -519,7 +520,7 @@ func (o *observing) Observe(ctx context.Context, e advisory.Event) {
 func TestObserverMayAskTheLockerAndHasTheValuesOfCtx(t *testing.T) {
 	pgtest.Slow(t)
 	eachDriverOfPools(t, func(t *testing.T, p *pool) {
-		o := &observing{l: p.locker(t, sqlconn.WithApplicationName("observed"))}
+		o := &observing{l: p.locker(t, locker.WithApplicationName("observed"))}
 		ctx := context.WithValue(t.Context(), word{}, "here")
 		if err := o.l.Do(ctx, key, func(context.Context) error { return nil }, advisory.WithObserver(o)); err != nil {
 			t.Error(err)

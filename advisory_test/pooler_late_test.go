@@ -14,7 +14,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A check that is made later, on the session that holds locks, takes none of them away: neither
@@ -30,7 +30,7 @@ func TestLateServerCheckOnAFarLink(t *testing.T) {
 					p.SetMaxOpenConns(2)
 					busy := p.conn(t)
 					events := &recorder{}
-					l := p.locker(t, advisory.WithObserver(events), sqlconn.WithHeartbeat(200*time.Millisecond))
+					l := p.locker(t, advisory.WithObserver(events), locker.WithHeartbeat(200*time.Millisecond))
 					lock, ok := lockerTry(t, l, key)
 					if !ok {
 						t.Fatal("not granted")
@@ -130,7 +130,7 @@ func TestServerCheckThatIsCancelledLeavesNoLock(t *testing.T) {
 	cancelled := &cancelledTry{Connector: connector}
 	db := sql.OpenDB(cancelled)
 	defer db.Close()
-	l := sqlconn.NewLocker(db)
+	l := locker.New(db)
 	defer l.Close()
 	lock, ok, err := l.TryLock(t.Context(), key)
 	t.Logf("%v, %v", ok, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -52,7 +53,7 @@ func (c *inTurn) Driver() sqldriver.Driver { return c.connectors[0].Driver() }
 // takes a lock and releases it.
 func takesLocks(t testing.TB, db *sql.DB) {
 	t.Helper()
-	l := sqlconn.NewLocker(db)
+	l := locker.New(db)
 	defer l.Close()
 	if err := l.Ping(t.Context()); err != nil {
 		t.Errorf("Ping: %v", err)
@@ -105,7 +106,7 @@ func TestServerCheckRaisesNoFalseAlarm(t *testing.T) {
 func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
 	pgtest.Slow(t)
 	db := openInTurn(t, pgtest.URL(t), pgtest.URL(t))
-	l := sqlconn.NewLocker(db)
+	l := locker.New(db)
 	defer l.Close()
 	err := l.Ping(t.Context())
 	var unsafe *advisory.UnsafeServerError
@@ -166,7 +167,7 @@ func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
 				rounds, refused := poolerRounds(t), 0
 				for range rounds {
 					p := drivers[0].open(t, u)
-					l := sqlconn.NewLocker(p.DB)
+					l := locker.New(p.DB)
 					_, _, err := l.TryLock(t.Context(), key)
 					if errors.Is(err, advisory.ErrUnsafeServer) {
 						refused++
@@ -252,7 +253,7 @@ func TestServerCheckOnADeadLink(t *testing.T) {
 	dead := link.FreezeOn(func(m proxy.Message) bool {
 		return m.Direction == proxy.Up && strings.Contains(m.Text, "pg_stat_activity")
 	})
-	l := sqlconn.NewLocker(db)
+	l := locker.New(db)
 	defer l.Close()
 	lock, ok, err := l.TryLock(t.Context(), key)
 	if err != nil || !ok {
@@ -282,9 +283,9 @@ func TestServerCheckIsMadeOncePerPool(t *testing.T) {
 			}
 			return n
 		}
-		for i, opts := range [][]sqlconn.LockerOption{{sqlconn.WithoutServerCheck()}, {}, {}} {
+		for i, opts := range [][]locker.Option{{locker.WithoutServerCheck()}, {}, {}} {
 			before := looks()
-			l := sqlconn.NewLocker(p.DB, opts...)
+			l := locker.New(p.DB, opts...)
 			if err := l.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

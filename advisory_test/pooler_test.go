@@ -7,7 +7,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // isPooler fails the test unless err says that there is a pooler in between.
@@ -33,7 +33,7 @@ func TestLockerRefusesAPoolerInTransactionMode(t *testing.T) {
 				start := time.Now()
 				for range rounds {
 					p := d.open(t, url)
-					l := sqlconn.NewLocker(p.DB)
+					l := locker.New(p.DB)
 					lock, ok, err := l.TryLock(t.Context(), key)
 					if isPooler(t, d.name, err) {
 						refused++

@@ -16,6 +16,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -82,7 +83,7 @@ func TestUnlockNoticesAChangedSession(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := p.locker(t, sqlconn.WithoutServerCheck()) // on the other session
+				l := p.locker(t, locker.WithoutServerCheck()) // on the other session
 				lock, ok := lockerTry(t, l, key)
 				if !ok {
 					t.Fatal("not granted")

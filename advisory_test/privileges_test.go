@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -184,7 +185,7 @@ func (a adversity) test(t *testing.T, server *pgtest.Server, d driver) {
 
 	// So does a Locker.
 	tryLock(t, holder, key)
-	locker := sqlconn.NewLocker(p.DB)
+	locker := locker.New(p.DB)
 	defer locker.Close()
 	go func() { done <- locker.Do(context.Background(), key, func(context.Context) error { return nil }) }()
 	if waits := waitsOnServer(); waits == a.polls {

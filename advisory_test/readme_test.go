@@ -124,7 +124,7 @@ func TestGuaranteesNameTests(t *testing.T) {
 func around(t *testing.T, statements []byte) []byte {
 	t.Helper()
 	const parameters = `ctx context.Context, url, id string, db *sql.DB, dbx *sqlx.DB, conn *sql.Conn, tx *sql.Tx,
-		key advisory.Key, keys []advisory.Key, locker *sqlconn.Locker,
+		key advisory.Key, keys []advisory.Key, l *locker.Locker,
 		work func(context.Context, *sql.Conn) error, job func(context.Context) error`
 	body := fmt.Sprintf("func _(%s) {\n{\n%s\n", parameters, statements)
 
@@ -136,6 +136,7 @@ func around(t *testing.T, statements []byte) []byte {
 		"inspect":  modulePath + "/inspect",
 		"sqlx":     "github.com/jmoiron/sqlx",
 		"advisory": modulePath + "/advisory", "sqlconn": modulePath + "/sqlconn", "xact": modulePath + "/xact",
+		"locker": modulePath + "/locker",
 	} {
 		if strings.Contains(body, name+".") {
 			fmt.Fprintf(&src, "import %q\n", path)

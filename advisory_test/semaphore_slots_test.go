@@ -12,7 +12,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // The keys of the first five slots of semaphores, made by another program. They never
@@ -31,7 +31,7 @@ var semaphoreSlots = map[advisory.Key][]int64{
 }
 
 // slotsOf takes all slots of a semaphore, and returns their keys, sorted.
-func slotsOf(t *testing.T, l *sqlconn.Locker, k advisory.Key, n int) (slots []int64) {
+func slotsOf(t *testing.T, l *locker.Locker, k advisory.Key, n int) (slots []int64) {
 	t.Helper()
 	sem := l.Semaphore(k, n)
 	var locks advisory.Locks
@@ -83,7 +83,7 @@ func TestSemaphoresOfThreeAndFiveSideBySide(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				sem := []*sqlconn.Semaphore{small, large}[i%2]
+				sem := []*locker.Semaphore{small, large}[i%2]
 				for range 5 {
 					err := sem.Do(context.Background(), func(context.Context) error {
 						raise(&most, inAll.Add(1))

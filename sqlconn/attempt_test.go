@@ -13,6 +13,18 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
+// A connector opens connections that only [generous] ones speak for.
+type connector struct{}
+
+func (connector) Connect(context.Context) (driver.Conn, error) { return &unused{}, nil }
+func (connector) Driver() driver.Driver                        { return nil }
+
+type unused struct{ _ byte }
+
+func (*unused) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (*unused) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (*unused) Close() error                        { return nil }
+
 // A generous connection is one session: it grants every try. A try is answered when another has come,
 // or none has for a while.
 type generous struct {
@@ -34,7 +46,8 @@ func (c *generous) ExecContext(context.Context, string, ...any) (sql.Result, err
 
 // Of two calls at a time for one key on one connection the server is asked by one.
 func TestOneAttemptAtATimeOnAConnection(t *testing.T) {
-	db := newFakeServer(t).open()
+	job := advisory.Int64(4820)
+	db := sql.OpenDB(connector{})
 	defer db.Close()
 	ctx := context.Background()
 	try := func(conn sqlconn.Conn) error {

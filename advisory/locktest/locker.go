@@ -144,7 +144,7 @@ func (l *Locker) ours(key advisory.Key) (hs []*hold) {
 
 // Close ends the Locker: the Contexts of its locks end with [advisory.ErrClosed], which is
 // also what those get who wait, or come later. It waits for releases that
-// sqlconn.HoldAtLeast has put off.
+// locker.HoldAtLeast has put off.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	l.closed = true

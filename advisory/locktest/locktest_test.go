@@ -13,7 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory/locktest"
 )
 
-// What it has in common with *sqlconn.Locker is tested in advisory_test, by one suite for
+// What it has in common with *locker.Locker is tested in advisory_test, by one suite for
 // both. Here is what only it can do, and how it goes in a bubble.
 
 var key = advisory.Int64(4820)

@@ -13,6 +13,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -162,7 +163,7 @@ func pool16(ctx context.Context, e *env) (chan *sql.Conn, error) {
 }
 
 func ownKeys(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
-	l := sqlconn.NewLocker(e.open())
+	l := locker.New(e.open())
 	e.defers(func() { l.Close() })
 	conns, err := pool16(ctx, e)
 	return func() (time.Duration, error) {
@@ -186,7 +187,7 @@ func ownKeys(ctx context.Context, e *env) (ours, hand func() (time.Duration, err
 }
 
 func oneKey(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
-	l := sqlconn.NewLocker(e.open())
+	l := locker.New(e.open())
 	e.defers(func() { l.Close() })
 	conns, err := pool16(ctx, e)
 	return func() (time.Duration, error) {
@@ -210,7 +211,7 @@ func oneKey(ctx context.Context, e *env) (ours, hand func() (time.Duration, erro
 }
 
 func hundred(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
-	l := sqlconn.NewLocker(e.open())
+	l := locker.New(e.open())
 	e.defers(func() { l.Close() })
 	var keys []advisory.Key
 	for i := range 100 {
@@ -264,7 +265,7 @@ type way struct {
 func handover(other func(ctx context.Context, e *env) (holder, waiter way, rounds int, err error)) func(context.Context, *env) (ours, hand func() (time.Duration, error), err error) {
 	return func(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
 		lockerWay := func() way {
-			l := sqlconn.NewLocker(e.open())
+			l := locker.New(e.open())
 			e.defers(func() { l.Close() })
 			var lock advisory.Lock
 			return way{

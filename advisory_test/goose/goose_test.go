@@ -20,29 +20,29 @@ import (
 	"github.com/pressly/goose/v3/lock"
 	"github.com/pressly/goose/v3/lock/locktesting"
 
+	"github.com/pgadvisory/pgadvisory/adapt"
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var (
-	_ lock.SessionLocker = (*sqlconn.Session)(nil)
-	_ lock.Locker        = (*sqlconn.Session)(nil)
+	_ lock.SessionLocker = (*adapt.GooseLocker)(nil)
+	_ lock.Locker        = (*adapt.GooseLocker)(nil)
 )
 
 var key = advisory.Name("example", "migrations")
 
 // ways are the two in which goose takes a lock.
-var ways = map[string]func(*sqlconn.Session) goose.ProviderOption{
-	"SessionLocker": func(s *sqlconn.Session) goose.ProviderOption { return goose.WithSessionLocker(s) },
-	"Locker":        func(s *sqlconn.Session) goose.ProviderOption { return goose.WithLocker(s) },
+var ways = map[string]func(*adapt.GooseLocker) goose.ProviderOption{
+	"SessionLocker": func(s *adapt.GooseLocker) goose.ProviderOption { return goose.WithSessionLocker(s) },
+	"Locker":        func(s *adapt.GooseLocker) goose.ProviderOption { return goose.WithLocker(s) },
 }
 
 // eachWay runs a subtest for each way through each driver, with a fresh database, in
 // which no lock may be left.
-func eachWay(t *testing.T, test func(t *testing.T, db *sql.DB, option func(*sqlconn.Session) goose.ProviderOption)) {
+func eachWay(t *testing.T, test func(t *testing.T, db *sql.DB, option func(*adapt.GooseLocker) goose.ProviderOption)) {
 	for way, option := range ways {
 		for _, driver := range []string{"postgres", "pgx"} {
 			t.Run(way+"/"+driver, func(t *testing.T) {
@@ -109,9 +109,9 @@ func newProvider(t *testing.T, db *sql.DB, options ...goose.ProviderOption) *goo
 }
 
 func TestGoosesTestOfProviders(t *testing.T) {
-	eachWay(t, func(t *testing.T, db *sql.DB, option func(*sqlconn.Session) goose.ProviderOption) {
+	eachWay(t, func(t *testing.T, db *sql.DB, option func(*adapt.GooseLocker) goose.ProviderOption) {
 		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
-			return newProvider(t, db, option(sqlconn.SessionLocker(key)))
+			return newProvider(t, db, option(adapt.Goose(key)))
 		})
 	})
 }
@@ -121,7 +121,7 @@ func TestGoosesTestOfLockers(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			db := open(t, driver)
-			locktesting.TestConcurrentLocking(t, db, func(*testing.T) lock.Locker { return sqlconn.SessionLocker(key) }, 2*time.Second)
+			locktesting.TestConcurrentLocking(t, db, func(*testing.T) lock.Locker { return adapt.Goose(key) }, 2*time.Second)
 			nothingIsLeft(t, db)
 		})
 	}
@@ -129,19 +129,19 @@ func TestGoosesTestOfLockers(t *testing.T) {
 
 // Five providers at once, some of which share a Session.
 func TestMigrationsRunOnce(t *testing.T) {
-	eachWay(t, func(t *testing.T, db *sql.DB, option func(*sqlconn.Session) goose.ProviderOption) {
+	eachWay(t, func(t *testing.T, db *sql.DB, option func(*adapt.GooseLocker) goose.ProviderOption) {
 		var runs atomic.Int64
 		up := &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 			runs.Add(1)
 			_, err := tx.ExecContext(ctx, "UPDATE accounts SET status = 'known'")
 			return err
 		}}
-		one := sqlconn.SessionLocker(key)
+		one := adapt.Goose(key)
 		var wg sync.WaitGroup
 		for i := range 5 {
 			session := one
 			if i%2 == 0 {
-				session = sqlconn.SessionLocker(key)
+				session = adapt.Goose(key)
 			}
 			p := newProvider(t, db, option(session), goose.WithGoMigrations(goose.NewGoMigration(5, up, nil)))
 			wg.Go(func() {
@@ -171,14 +171,14 @@ func TestMigrationsRunOnce(t *testing.T) {
 }
 
 func TestMigrationThatFailsReleasesTheLock(t *testing.T) {
-	eachWay(t, func(t *testing.T, db *sql.DB, option func(*sqlconn.Session) goose.ProviderOption) {
+	eachWay(t, func(t *testing.T, db *sql.DB, option func(*adapt.GooseLocker) goose.ProviderOption) {
 		fails := &goose.GoFunc{RunTx: func(context.Context, *sql.Tx) error { return fmt.Errorf("it fails") }}
-		p := newProvider(t, db, option(sqlconn.SessionLocker(key)), goose.WithGoMigrations(goose.NewGoMigration(5, fails, nil)))
+		p := newProvider(t, db, option(adapt.Goose(key)), goose.WithGoMigrations(goose.NewGoMigration(5, fails, nil)))
 		if _, err := p.Up(t.Context()); err == nil {
 			t.Error("no error")
 		}
 		nothingIsLeft(t, db)
-		p = newProvider(t, db, option(sqlconn.SessionLocker(key, advisory.MaxWait(0))))
+		p = newProvider(t, db, option(adapt.Goose(key, advisory.MaxWait(0))))
 		if _, err := p.Up(t.Context()); err != nil {
 			t.Error(err)
 		}

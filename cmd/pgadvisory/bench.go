@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -63,7 +64,7 @@ func (p *program) bench(ctx context.Context, db *sql.DB, long time.Duration) err
 		return err
 	}
 	defer conn.Close()
-	locker := sqlconn.NewLocker(db)
+	locker := locker.New(db)
 	defer locker.Close()
 	base := rand.Text()
 
@@ -144,7 +145,7 @@ func inTx(ctx context.Context, db *sql.DB, key advisory.Key) error {
 	return err
 }
 
-func byLocker(ctx context.Context, locker *sqlconn.Locker, key advisory.Key) error {
+func byLocker(ctx context.Context, locker *locker.Locker, key advisory.Key) error {
 	lock, ok, err := locker.TryLock(ctx, key)
 	if err != nil || !ok {
 		return err

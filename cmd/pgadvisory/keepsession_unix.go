@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // session holds the lock at session level, in a Locker.
@@ -21,14 +21,14 @@ func (k *keep) session() error {
 		return err
 	}
 	defer db.Close()
-	options := []sqlconn.LockerOption{sqlconn.WithMaxConns(2)}
+	options := []locker.Option{locker.WithMaxConns(2)}
 	if k.order.Failover != 0 {
-		options = append(options, sqlconn.WithFailover(k.order.Failover))
+		options = append(options, locker.WithFailover(k.order.Failover))
 	}
 	if version >= 130000 { // older ones cannot draw tokens
-		options = append(options, sqlconn.WithFencing())
+		options = append(options, locker.WithFencing())
 	}
-	locker := sqlconn.NewLocker(db, options...)
+	locker := locker.New(db, options...)
 	defer locker.Close()
 
 	start := time.Now()

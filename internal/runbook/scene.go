@@ -15,7 +15,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A Scene is the incident: an idle session of a pool holds key 4820, two workers wait for
@@ -98,7 +98,7 @@ func (s *Scene) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := sqlconn.NewLocker(scheduler)
+	l := locker.New(scheduler)
 	s.close = append(s.close, func() { l.Close() })
 	if _, err := l.Lock(ctx, advisory.Name("billing", "eu")); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package sqlconn
+package locker
 
 import (
 	"fmt"
@@ -9,52 +9,52 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// A LockerOption fits [NewLocker]. Options of a call do not; [advisory.WithObserver]
+// A Option fits [New]. Options of a call do not; [advisory.WithObserver]
 // fits both.
-type LockerOption interface {
+type Option interface {
 	ApplyLocker(*advisory.LockerSettings)
 }
 
-type lockerOption func(*advisory.LockerSettings)
+type option func(*advisory.LockerSettings)
 
-func (f lockerOption) ApplyLocker(s *advisory.LockerSettings) { f(s) }
+func (f option) ApplyLocker(s *advisory.LockerSettings) { f(s) }
 
 // WithFailover sets the time within which the lock of a holder that vanished without a
 // word is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
 // Context has ended before that, by a stop margin of at least a second.
-func WithFailover(d time.Duration) LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.Failover = d })
+func WithFailover(d time.Duration) Option {
+	return option(func(s *advisory.LockerSettings) { s.Failover = d })
 }
 
 // WithHeartbeat sets how often a session is pinged; 500 ms by default, and less than
 // a second, since the pings also keep waits out of the way of others.
-func WithHeartbeat(d time.Duration) LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.Heartbeat = d })
+func WithHeartbeat(d time.Duration) Option {
+	return option(func(s *advisory.LockerSettings) { s.Heartbeat = d })
 }
 
 // WithFencing gives each hold a fencing token: [advisory.Lock].Token. Each token
 // assigns a transaction id and flushes the write-ahead log.
-func WithFencing() LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.Fencing = true })
+func WithFencing() Option {
+	return option(func(s *advisory.LockerSettings) { s.Fencing = true })
 }
 
 // WithMaxConns sets how many connections the Locker may use; 4 by default, and at
 // least 2, of which one takes locks that are free and the others wait.
-func WithMaxConns(n int) LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.MaxConns = n })
+func WithMaxConns(n int) Option {
+	return option(func(s *advisory.LockerSettings) { s.MaxConns = n })
 }
 
 // WithApplicationName sets application_name of the Locker's sessions, by which others
 // see who holds a lock.
-func WithApplicationName(name string) LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.ApplicationName = name })
+func WithApplicationName(name string) Option {
+	return option(func(s *advisory.LockerSettings) { s.ApplicationName = name })
 }
 
 // WithoutServerCheck skips the check before a pool's first lock, some round trips on two
 // connections, that no pooler in between hands the sessions of the server to several
 // clients. A hot standby, and a server that is not PostgreSQL, are refused all the same.
-func WithoutServerCheck() LockerOption {
-	return lockerOption(func(s *advisory.LockerSettings) { s.NoServerCheck = true })
+func WithoutServerCheck() Option {
+	return option(func(s *advisory.LockerSettings) { s.NoServerCheck = true })
 }
 
 // HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
@@ -136,11 +136,11 @@ func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
 	return list
 }
 
-func lockerSettings(opts []LockerOption) (advisory.LockerSettings, error) {
+func lockerSettings(opts []Option) (advisory.LockerSettings, error) {
 	s := advisory.LockerSettings{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
 	for i, o := range opts {
 		if given.IsNil(o) {
-			return s, fmt.Errorf("pgadvisory: NewLocker: option %d of %d is nil", i+1, len(opts))
+			return s, fmt.Errorf("pgadvisory: locker.New: option %d of %d is nil", i+1, len(opts))
 		}
 		o.ApplyLocker(&s)
 	}

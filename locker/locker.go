@@ -1,4 +1,4 @@
-package sqlconn
+package locker
 
 import (
 	"context"
@@ -64,15 +64,15 @@ type Locker struct {
 
 var _ advisory.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker over db. It opens no connection before it needs one. Options
+// New returns a Locker over db. It opens no connection before it needs one. Options
 // that make no sense are told by Ping, and by every other call.
-func NewLocker(db *sql.DB, opts ...LockerOption) *Locker {
+func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
 		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, drained: make(chan struct{}), ending: make(chan struct{}),
 	}
 	l.settings, l.bad = lockerSettings(opts)
 	if l.bad == nil && db == nil {
-		l.bad = errors.New("pgadvisory: NewLocker was given a nil *sql.DB")
+		l.bad = errors.New("pgadvisory: locker.New was given a nil *sql.DB")
 	}
 	l.times = timesOf(l.settings)
 	return l
@@ -98,7 +98,7 @@ func (l *Locker) frontSession() (*session, error) {
 // ready looks at the arguments of a call.
 func (l *Locker) ready(opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
 	if l.gates == nil {
-		return advisory.Settings{}, errors.New("a Locker is made by NewLocker")
+		return advisory.Settings{}, errors.New("a Locker is made by locker.New")
 	}
 	if l.bad != nil {
 		return advisory.Settings{}, l.bad

@@ -1,4 +1,4 @@
-package sqlconn
+package locker
 
 import (
 	"context"
@@ -52,7 +52,7 @@ type session struct {
 	// The owner's own.
 	conn   *sql.Conn
 	pinged time.Time
-	call   atomic.Pointer[call] // for giving the connection up
+	driver atomic.Pointer[bound.Driver] // for giving the connection up
 	batch  *sql.Stmt
 }
 
@@ -213,7 +213,7 @@ type fit struct {
 }
 
 func (o *fit) close() {
-	(&call{conn: o.conn}).discard()
+	bound.Discard(o.conn)
 	o.conn.Close()
 }
 
@@ -221,9 +221,9 @@ func (o *fit) close() {
 // hang: lib/pq minds ctx only in part.
 func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 	conn, err := bound.Conn(ctx, s.l.db, func(conn *sql.Conn) error {
-		c := &call{conn: conn}
-		s.call.Store(c)
-		return conn.Raw(c.look)
+		var d bound.Driver
+		s.driver.Store(&d)
+		return conn.Raw(d.Keep)
 	})
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package sqlconn_test
+package locker_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 type observed func(advisory.Event)
@@ -19,7 +19,7 @@ func (f observed) Observe(_ context.Context, e advisory.Event) { f(e) }
 func TestLossWhileKeysAreGivenBack(t *testing.T) {
 	keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2), advisory.Int64(3)}
 	for _, try := range []bool{false, true} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			f.set(func() { f.locks["2"] = &fakeConn{f: f} })
 			got := 0
 			observer := observed(func(e advisory.Event) {
@@ -30,7 +30,7 @@ func TestLossWhileKeysAreGivenBack(t *testing.T) {
 					}
 				}
 			})
-			opts := []advisory.SessionOption{sqlconn.HoldAtLeast(time.Minute), advisory.WithObserver(observer), advisory.MaxWait(10 * time.Second)}
+			opts := []advisory.SessionOption{locker.HoldAtLeast(time.Minute), advisory.WithObserver(observer), advisory.MaxWait(10 * time.Second)}
 			if try {
 				locks, ok, err := l.TryLockAll(context.Background(), keys, opts[:2]...)
 				if ok || len(locks) != 0 || err != nil {

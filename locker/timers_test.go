@@ -1,4 +1,4 @@
-package sqlconn_test
+package locker_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // These tests have a clock of their own, by which each time is exact, and a server that is
@@ -23,19 +23,19 @@ import (
 var job = advisory.Int64(4820)
 
 // timed runs a test with a clock of its own and a Locker.
-func timed(t *testing.T, test func(t *testing.T, f *fakeServer, l *sqlconn.Locker), opts ...sqlconn.LockerOption) {
+func timed(t *testing.T, test func(t *testing.T, f *fakeServer, l *locker.Locker), opts ...locker.Option) {
 	t.Helper()
-	pooled(t, func(t *testing.T, f *fakeServer, _ *sql.DB, l *sqlconn.Locker) { test(t, f, l) }, opts...)
+	pooled(t, func(t *testing.T, f *fakeServer, _ *sql.DB, l *locker.Locker) { test(t, f, l) }, opts...)
 }
 
 // pooled is timed for tests that do something to the pool.
-func pooled(t *testing.T, test func(t *testing.T, f *fakeServer, db *sql.DB, l *sqlconn.Locker), opts ...sqlconn.LockerOption) {
+func pooled(t *testing.T, test func(t *testing.T, f *fakeServer, db *sql.DB, l *locker.Locker), opts ...locker.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		db := f.open()
 		defer db.Close()
-		l := sqlconn.NewLocker(db, append(opts, sqlconn.WithoutServerCheck())...)
+		l := locker.New(db, append(opts, locker.WithoutServerCheck())...)
 		defer func() {
 			l.Close()
 			time.Sleep(time.Second) // in which a connection that was given up is closed
@@ -44,7 +44,7 @@ func pooled(t *testing.T, test func(t *testing.T, f *fakeServer, db *sql.DB, l *
 	})
 }
 
-func lock(t *testing.T, l *sqlconn.Locker, key advisory.Key, opts ...advisory.SessionOption) advisory.Lock {
+func lock(t *testing.T, l *locker.Locker, key advisory.Key, opts ...advisory.SessionOption) advisory.Lock {
 	t.Helper()
 	lock, err := l.Lock(context.Background(), key, opts...)
 	if err != nil {
@@ -65,7 +65,7 @@ func takes(t *testing.T, what string, want time.Duration, do func()) {
 // A session is pinged once in each heartbeat, whether it holds a lock or not.
 func TestHeartbeat(t *testing.T) {
 	for _, heartbeat := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 999 * time.Millisecond} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			lock := lock(t, l, job)
 			for _, what := range []string{"held", "free"} {
 				synctest.Wait() // the first statement brings a ping along
@@ -77,7 +77,7 @@ func TestHeartbeat(t *testing.T) {
 				}
 				lock.Unlock()
 			}
-		}, sqlconn.WithHeartbeat(heartbeat))
+		}, locker.WithHeartbeat(heartbeat))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestDeadline(t *testing.T) {
 	for _, failover := range []time.Duration{4 * time.Second, 6 * time.Second, 15 * time.Second, time.Minute, 9 * time.Hour} {
 		for _, heartbeat := range []time.Duration{10 * time.Millisecond, 500 * time.Millisecond, 900 * time.Millisecond} {
 			if failover == 4*time.Second && heartbeat > 500*time.Millisecond {
-				continue // too short: NewLocker says so
+				continue // too short: New says so
 			}
 			for phase := range 4 {
 				for _, returns := range []bool{true, false} {
@@ -102,7 +102,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func testDeadline(t *testing.T, failover, heartbeat time.Duration, phase int, returns bool) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		lock := lock(t, l, job)
 		userTimeout := f.setting("tcp_user_timeout", time.Millisecond)
 		idle := f.setting("tcp_keepalives_idle", time.Second)
@@ -156,7 +156,7 @@ func testDeadline(t *testing.T, failover, heartbeat time.Duration, phase int, re
 			t.Error("the connection is open still")
 		}
 		f.set(func() { close(f.mute); f.mute = nil })
-	}, sqlconn.WithFailover(failover), sqlconn.WithHeartbeat(heartbeat))
+	}, locker.WithFailover(failover), locker.WithHeartbeat(heartbeat))
 }
 
 // holder is the session that holds key.
@@ -176,7 +176,7 @@ func TestLateAnswers(t *testing.T) {
 		{0, false}, {400 * time.Millisecond, false}, {time.Second, false}, {1400 * time.Millisecond, false}, // an answer counts from when it was asked for
 		{3100 * time.Millisecond, true},
 	} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			lock := lock(t, l, job)
 			f.set(func() { f.delay = c.delay })
 			time.Sleep(time.Minute)
@@ -184,13 +184,13 @@ func TestLateAnswers(t *testing.T) {
 				t.Errorf("answers after %v: %v", c.delay, context.Cause(lock.Context()))
 			}
 			f.set(func() { f.delay = 0 })
-		}, sqlconn.WithFailover(failover))
+		}, locker.WithFailover(failover))
 	}
 }
 
 // Unlock on a link that is dead returns at the deadline, and Close within two seconds.
 func TestUnlockAndCloseOnADeadLinkReturn(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		lock := lock(t, l, job)
 		deadline := f.setting("tcp_user_timeout", time.Millisecond) * 3 / 4
 		f.fallMute()
@@ -200,7 +200,7 @@ func TestUnlockAndCloseOnADeadLinkReturn(t *testing.T) {
 			}
 		})
 	})
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		lock(t, l, job)
 		f.fallMute()
 		time.Sleep(time.Second) // so that a ping is under way
@@ -226,9 +226,9 @@ func TestHoldAtLeastIsExact(t *testing.T) {
 			t.Errorf("releases: %d, want one after %v", len(unlocks), want)
 		}
 	}
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		start := time.Now()
-		lock := lock(t, l, job, sqlconn.HoldAtLeast(least))
+		lock := lock(t, l, job, locker.HoldAtLeast(least))
 		time.Sleep(5 * time.Millisecond)
 		takes(t, "Unlock", 0, func() { lock.Unlock() })
 		if lock.Context().Err() == nil {
@@ -237,23 +237,23 @@ func TestHoldAtLeastIsExact(t *testing.T) {
 		time.Sleep(time.Hour)
 		released(t, f, start, least)
 	})
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		start := time.Now()
 		takes(t, "Do", least, func() {
-			l.Do(context.Background(), job, func(context.Context) error { time.Sleep(5 * time.Millisecond); return nil }, sqlconn.HoldAtLeast(least))
+			l.Do(context.Background(), job, func(context.Context) error { time.Sleep(5 * time.Millisecond); return nil }, locker.HoldAtLeast(least))
 		})
 		released(t, f, start, least)
 	})
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		start := time.Now()
 		takes(t, "long work", 2*least, func() {
-			l.Do(context.Background(), job, func(context.Context) error { time.Sleep(2 * least); return nil }, sqlconn.HoldAtLeast(least))
+			l.Do(context.Background(), job, func(context.Context) error { time.Sleep(2 * least); return nil }, locker.HoldAtLeast(least))
 		})
 		released(t, f, start, 2*least)
 	})
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		start := time.Now()
-		lock(t, l, job, sqlconn.HoldAtLeast(least)).Unlock()
+		lock(t, l, job, locker.HoldAtLeast(least)).Unlock()
 		time.Sleep(300 * time.Millisecond)
 		takes(t, "Close", least-300*time.Millisecond, func() {
 			if err := l.Close(); err != nil {
@@ -267,7 +267,7 @@ func TestHoldAtLeastIsExact(t *testing.T) {
 // A process hands a lock from one to the next of its callers for 50 ms after it was granted,
 // and then gives it back, so that others get their turn.
 func TestHandOverTime(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		const work = 7 * time.Millisecond
 		var all sync.WaitGroup
 		for range 100 {
@@ -295,7 +295,7 @@ func TestHandOverTime(t *testing.T) {
 // A key that another session holds is waited for in slices. MaxWait ends the wait on time, and the
 // session that waited is kept for ten seconds.
 func TestWaitsEndOnTime(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		other := &fakeConn{f: f}
 		f.set(func() { f.locks[job.String()] = other })
 		takes(t, "a wait", 310*time.Millisecond, func() {
@@ -350,7 +350,7 @@ func TestPollTime(t *testing.T) {
 		f.locks[job.String()] = &fakeConn{f: f}
 		db := f.open()
 		defer db.Close()
-		l := sqlconn.NewLocker(db, sqlconn.WithoutServerCheck())
+		l := locker.New(db, locker.WithoutServerCheck())
 		defer l.Close()
 		if err := l.Ping(context.Background()); err != nil {
 			t.Fatal(err)
@@ -377,7 +377,7 @@ func TestPollTime(t *testing.T) {
 // To connect may take ten seconds, and a second more for the connection to be given up; those
 // that wait are told.
 func TestConnectTime(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		f.fallMute()
 		takes(t, "Lock", 11*time.Second, func() {
 			if _, err := l.Lock(context.Background(), job); err == nil || !strings.Contains(err.Error(), "open a session") {
@@ -392,7 +392,7 @@ func TestConnectTime(t *testing.T) {
 // A leader that cannot be one tries again after a pause that doubles up to ten seconds, and
 // differs by chance by up to half of it; it begins anew after it has led. ctx ends a pause.
 func TestLeadPauses(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		refusal := errors.New("no more connections")
 		f.set(func() { f.refused = refusal })
 		ctx, cancel := context.WithCancel(context.Background())

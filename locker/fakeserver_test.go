@@ -1,4 +1,4 @@
-package sqlconn_test
+package locker_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package sqlconn
+package locker
 
 import (
 	"errors"
@@ -168,11 +168,11 @@ func (s *session) bury() {
 	}
 	stuck := time.AfterFunc(2*bound.Abort, s.giveUp) // a driver may not mind its context
 	if s.conn != nil {
-		(&call{conn: s.conn}).discard()
+		bound.Discard(s.conn)
 		s.conn.Close()
 	}
 	stuck.Stop()
-	s.call.Store(nil)
+	s.driver.Store(nil)
 	s.unstuck()
 	s.cancel()
 	if clean {
@@ -188,7 +188,7 @@ func (s *session) unstick() {
 }
 
 func (s *session) giveUp() {
-	if c := s.call.Swap(nil); c != nil {
-		c.giveUp()
+	if d := s.driver.Swap(nil); d != nil {
+		d.GiveUp()
 	}
 }

@@ -1,4 +1,4 @@
-package sqlconn_test
+package locker_test
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
+	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // These tests bring about what a real server and a busy machine do once in a long time.
 
 // released looks whether a Locker and its server have nothing any more.
-func released(t *testing.T, f *fakeServer, l *sqlconn.Locker, keys ...advisory.Key) {
+func released(t *testing.T, f *fakeServer, l *locker.Locker, keys ...advisory.Key) {
 	t.Helper()
 	synctest.Wait()
 	if st := l.Stats(); st.Users != 0 || st.Held != 0 || st.Waiting != 0 {
@@ -49,8 +49,8 @@ func (f *fakeServer) speakAgain() {
 // LockAny waits for two keys that the process holds. Both are handed over at the same time, by
 // way of a sign of life or for a token: it gets one, and the other is released.
 func TestLockAnyGetsOneOfTwoThatAreHandedOver(t *testing.T) {
-	for _, opts := range [][]sqlconn.LockerOption{{sqlconn.WithHeartbeat(10 * time.Millisecond)}, {sqlconn.WithFencing()}} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	for _, opts := range [][]locker.Option{{locker.WithHeartbeat(10 * time.Millisecond)}, {locker.WithFencing()}} {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2)}
 			if err := l.Ping(context.Background()); err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestLockAnyGetsOneOfTwoThatAreHandedOver(t *testing.T) {
 // A key is polled, for the pool is small. Its waiter leaves, a TryLock comes, and there is room
 // for a session that waits: for a TryLock it does not.
 func TestTryLockDoesNotTakeOverAWait(t *testing.T) {
-	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *sqlconn.Locker) {
+	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *locker.Locker) {
 		db.SetMaxOpenConns(2)
 		f.taken(job)
 		l.Lock(context.Background(), job, advisory.MaxWait(110*time.Millisecond))
@@ -102,7 +102,7 @@ func TestTryLockDoesNotTakeOverAWait(t *testing.T) {
 // The first session is lost while a key is polled, and no session waits. The next poll finds room
 // for a session: for one that guards those that wait, before one that waits.
 func TestNoSessionWaitsUnguarded(t *testing.T) {
-	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *sqlconn.Locker) {
+	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *locker.Locker) {
 		db.SetMaxOpenConns(2)
 		f.taken(job)
 		lock(t, l, advisory.Int64(1))
@@ -127,12 +127,12 @@ func TestNoSessionWaitsUnguarded(t *testing.T) {
 		}
 		cancel()
 		<-got
-	}, sqlconn.WithHeartbeat(2*time.Millisecond))
+	}, locker.WithHeartbeat(2*time.Millisecond))
 }
 
 // The exclusive try of a caller that has left does not answer a shared one that came later.
 func TestATryIsNotAnsweredByAnother(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		l.Ping(context.Background())
 		f.taken(job)
 		f.set(func() { f.delay = 30 * time.Millisecond })
@@ -148,7 +148,7 @@ func TestATryIsNotAnsweredByAnother(t *testing.T) {
 
 // The answer of a slice comes after the server may have let go: no work begins.
 func TestAGrantThatIsToldTooLateIsNone(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		f.set(func() { f.lateness = 14 * time.Second }) // tcp_user_timeout is 13 s
 		f.taken(job)
 		go func() {
@@ -169,7 +169,7 @@ func TestAGrantThatIsToldTooLateIsNone(t *testing.T) {
 
 // Close on a link that has just died, while no statement is under way, leaves no connection open.
 func TestCloseOnALinkThatHasJustDied(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		f.set(func() { f.mindless = true })
 		lock(t, l, job)
 		time.Sleep(10 * time.Millisecond)
@@ -189,7 +189,7 @@ func TestCloseOnALinkThatHasJustDied(t *testing.T) {
 
 // A leader waits for another lock when its own is lost, and says so: Lead campaigns again.
 func TestLeadAfterALossInANestedWait(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		f.taken(advisory.Int64(2))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -209,7 +209,7 @@ func TestLeadAfterALossInANestedWait(t *testing.T) {
 
 // A leader whose work has ended well leads no other time because of an error of that work.
 func TestLeadEndsWithItsWork(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		terms := 0
 		err := l.Lead(context.Background(), job, func(context.Context) error {
 			terms++
@@ -224,7 +224,7 @@ func TestLeadEndsWithItsWork(t *testing.T) {
 // Lead tells why its campaigns failed, and does not go on without a pool.
 func TestLeadTellsWhyItDoesNotLead(t *testing.T) {
 	never := func(context.Context) error { return nil }
-	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *sqlconn.Locker) {
+	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *locker.Locker) {
 		refusal := errors.New("no pg_hba.conf entry")
 		f.set(func() { f.refused = refusal })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -245,7 +245,7 @@ func TestLeadTellsWhyItDoesNotLead(t *testing.T) {
 // cuts that short, its work is done all the same.
 func TestHoldAtLeastDuringShutdown(t *testing.T) {
 	for _, c := range []struct{ patience, held time.Duration }{{time.Hour, 800 * time.Millisecond}, {100 * time.Millisecond, 100 * time.Millisecond}} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			ended := make(chan error)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), c.patience)
@@ -257,7 +257,7 @@ func TestHoldAtLeastDuringShutdown(t *testing.T) {
 				err := l.Do(context.Background(), job, func(context.Context) error {
 					time.Sleep(5 * time.Millisecond)
 					return nil
-				}, sqlconn.HoldAtLeast(800*time.Millisecond))
+				}, locker.HoldAtLeast(800*time.Millisecond))
 				if err != nil {
 					t.Error(err)
 				}
@@ -274,7 +274,7 @@ func TestHoldAtLeastDuringShutdown(t *testing.T) {
 
 // MaxWait is not for a try, which has its answer when the server gives it.
 func TestMaxWaitIsNotForATry(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		l.Ping(context.Background())
 		f.set(func() { f.delay = 30 * time.Millisecond })
 		if _, ok, err := l.TryLock(context.Background(), job, advisory.MaxWait(10*time.Millisecond)); !ok || err != nil {
@@ -287,21 +287,21 @@ func TestMaxWaitIsNotForATry(t *testing.T) {
 // is for the question who holds them.
 func TestMaxWaitOfSeveralKeys(t *testing.T) {
 	keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2), advisory.Int64(3)}
-	for name, lock := range map[string]func(*sqlconn.Locker, ...advisory.SessionOption) error{
-		"Lock": func(l *sqlconn.Locker, o ...advisory.SessionOption) error {
+	for name, lock := range map[string]func(*locker.Locker, ...advisory.SessionOption) error{
+		"Lock": func(l *locker.Locker, o ...advisory.SessionOption) error {
 			_, err := l.Lock(context.Background(), job, o...)
 			return err
 		},
-		"LockAll": func(l *sqlconn.Locker, o ...advisory.SessionOption) error {
+		"LockAll": func(l *locker.Locker, o ...advisory.SessionOption) error {
 			_, err := l.LockAll(context.Background(), keys, o...)
 			return err
 		},
-		"LockAny": func(l *sqlconn.Locker, o ...advisory.SessionOption) error {
+		"LockAny": func(l *locker.Locker, o ...advisory.SessionOption) error {
 			_, err := l.LockAny(context.Background(), keys, o...)
 			return err
 		},
 	} {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			l.Ping(context.Background())
 			f.fallMute()
 			takes(t, name, 1100*time.Millisecond, func() {
@@ -321,7 +321,7 @@ func TestMaxWaitOfSeveralKeys(t *testing.T) {
 func TestLockAnyEndsAsItIsAnswered(t *testing.T) {
 	keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2)}
 	for range 300 {
-		timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 			l.Ping(context.Background())
 			f.taken(keys[0])
 			f.set(func() { f.delay = 10 * time.Millisecond })
@@ -342,7 +342,7 @@ func TestLockAnyEndsAsItIsAnswered(t *testing.T) {
 
 // LockAll whose session is lost during its first try waits on another.
 func TestLockAllAfterALossInItsFirstTry(t *testing.T) {
-	timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2)}
 		lock(t, l, job)
 		f.set(func() { f.delay = 100 * time.Millisecond })
@@ -372,7 +372,7 @@ func TestATokenIsDrawnAfterItsCallBegan(t *testing.T) {
 		{"a wait", true, 100 * time.Millisecond},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			timed(t, func(t *testing.T, f *fakeServer, l *sqlconn.Locker) {
+			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 				if err := l.Ping(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -418,7 +418,7 @@ func TestATokenIsDrawnAfterItsCallBegan(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				released(t, f, l, job)
-			}, sqlconn.WithFencing())
+			}, locker.WithFencing())
 		})
 	}
 }
