@@ -102,10 +102,6 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 // Such a waiter stalls CREATE INDEX CONCURRENTLY, or is killed by it, and
 // keeps VACUUM from removing dead rows. If ctx or [advisory.MaxWait] ends the
 // wait, conn is discarded.
-//
-// A [Locker] waits in one piece, too, if it has a session to spare for that, which then
-// makes way for nobody else's key; the end of ctx leaves the session as it was. A client
-// that vanished while it waited is noticed by servers since 14 alone.
 func PlainWait() advisory.SessionOption { return plainWait{} }
 
 type plainWait struct{}
