@@ -20,15 +20,22 @@ import (
 // goBlock is a block of Go in Markdown.
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// What a reader copies from the README compiles, is formatted, and the program in it
-// runs.
+// What a reader copies from the README and the pages of docs compiles, is formatted, and the
+// program in it runs.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
+	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := goBlock.FindAllSubmatch(text, -1)
-	if len(blocks) < 5 {
+	var blocks [][][]byte
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, goBlock.FindAllSubmatch(text, -1)...)
+	}
+	if len(blocks) < 9 {
 		t.Fatalf("%d blocks of Go", len(blocks))
 	}
 	programs := 0
