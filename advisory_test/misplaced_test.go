@@ -22,19 +22,19 @@ import (
 const statementParameters = `
 	ctx context.Context, second time.Duration,
 	db *sql.DB, conn *sql.Conn, tx *sql.Tx,
-	key advisory.Key, locker advisory.Locker, observer advisory.Observer`
+	key advisory.Key, l advisory.Locker, observer advisory.Observer`
 
 func TestWhatIsInPlaceCompiles(t *testing.T) {
 	for _, statement := range []string{
 		`var _ advisory.SessionOption = advisory.Label("account")`,
 		`var _ advisory.TxOption = advisory.Label("account")`,
-		`locker.TryLock(ctx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
+		`l.TryLock(ctx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryLock(ctx, conn, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, advisory.Shared)`,
 		`sqlconn.Lock(ctx, conn, key, sqlconn.PlainWait())`,
-		`locker.Do(ctx, key, nil, locker.HoldAtLeast(second))`,
-		`locker = locker.New(db, advisory.WithObserver(observer), locker.WithFencing(), locker.WithFailover(second))`,
-		`locker = locktest.New()`,
+		`l.Do(ctx, key, nil, locker.HoldAtLeast(second))`,
+		`l = locker.New(db, advisory.WithObserver(observer), locker.WithFencing(), locker.WithFailover(second))`,
+		`l = locktest.New()`,
 		`locktest.New().Occupy(key, advisory.Shared, advisory.Label("account"))`,
 		`xact.TryLock(ctx, tx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`xact.TryLock(ctx, tx, key, xact.AnyIsolation())`,
@@ -49,8 +49,8 @@ func TestWhatIsInPlaceCompiles(t *testing.T) {
 
 func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 	for _, v := range []struct{ statement, want string }{
-		{`locker.TryLock(ctx, key, xact.AnyIsolation())`, "missing method ApplySession"},
-		{`locker.Do(ctx, key, nil, xact.TxOptions(nil))`, "missing method ApplySession"},
+		{`l.TryLock(ctx, key, xact.AnyIsolation())`, "missing method ApplySession"},
+		{`l.Do(ctx, key, nil, xact.TxOptions(nil))`, "missing method ApplySession"},
 		{`sqlconn.TryLock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
 		{`sqlconn.Lock(ctx, conn, key, xact.TxOptions(nil))`, "missing method ApplySession"},
 		{`sqlconn.Unlock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
@@ -71,8 +71,8 @@ func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 		{`locker.New(db, locker.HoldAtLeast(second))`, "missing method ApplyLocker"},
 		{`locker.New(db, sqlconn.PlainWait())`, "missing method ApplyLocker"},
 		{`locker.New(db, xact.AnyIsolation())`, "missing method ApplyLocker"},
-		{`locker.TryLock(ctx, key, locker.WithFencing())`, "missing method ApplySession"},
-		{`locker.Do(ctx, key, nil, locker.WithFailover(second))`, "missing method ApplySession"},
+		{`l.TryLock(ctx, key, locker.WithFencing())`, "missing method ApplySession"},
+		{`l.Do(ctx, key, nil, locker.WithFailover(second))`, "missing method ApplySession"},
 		{`sqlconn.Lock(ctx, conn, key, locker.WithMaxConns(2))`, "missing method ApplySession"},
 		{`xact.Lock(ctx, tx, key, locker.WithHeartbeat(second))`, "missing method ApplyTx"},
 		{`locktest.New().Occupy(key, locker.HoldAtLeast(second))`, "missing method ApplyTx"},
@@ -87,7 +87,7 @@ func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 		{`xact.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Tx) error { return nil })`, "db.Conn"},
 
 		// A number is not a key before somebody says in which space.
-		{`locker.TryLock(ctx, 4820)`, "4820"},
+		{`l.TryLock(ctx, 4820)`, "4820"},
 	} {
 		errs := compileStatement(t, v.statement)
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), v.want) {
@@ -105,7 +105,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 	}
 	var src bytes.Buffer
 	fmt.Fprintln(&src, "package program")
-	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/advisory/locktest", modulePath + "/sqlconn", modulePath + "/xact"} {
+	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/advisory/locktest", modulePath + "/sqlconn", modulePath + "/locker", modulePath + "/xact"} {
 		name := path[strings.LastIndex(path, "/")+1:]
 		if !strings.Contains(statementParameters+statement, name+".") {
 			continue
@@ -131,7 +131,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 // they and those that they import export.
 var exportFiles = sync.OnceValues(func() (map[string]string, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/xact")
+		modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
