@@ -237,7 +237,9 @@ func TestSuspectsOnAStandby(t *testing.T) {
 	if list := suspects(t, p); len(list) != 0 {
 		t.Errorf("without locks: %v", list)
 	}
-	tryLock(t, p.conn(t), key)
+	if !ask[bool](t, p.conn(t), "SELECT pg_try_advisory_lock(4820)") {
+		t.Fatal("the standby does not grant the lock")
+	}
 	list := suspects(t, p)
 	if len(list) == 0 || list[0].Kind != inspect.Standby || len(list[0].Locks) != 1 || list[0].Locks[0].Key != key {
 		t.Errorf("%v", list)

@@ -42,7 +42,7 @@ func TestLockerRefusesAHotStandby(t *testing.T) {
 				t.Fatal("the server is no standby")
 			}
 			// This is why: the standby grants what the primary knows nothing of.
-			if !tryLock(t, p.conn(t), key) {
+			if !ask[bool](t, p.conn(t), "SELECT pg_try_advisory_lock(4820)") {
 				t.Error("the standby does not grant the lock: nothing to refuse")
 			}
 			l := p.locker(t)

@@ -2,7 +2,9 @@ package locker
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/given"
@@ -45,7 +47,9 @@ func WithMaxConns(n int) Option {
 }
 
 // WithApplicationName sets application_name of the Locker's sessions, by which others
-// see who holds a lock.
+// see who holds a lock. The server cuts it to 63 bytes, and replaces what is not printable ASCII.
+// A name with a NUL byte, or that is not valid UTF-8, is an error of [Locker.Ping] and
+// of each call.
 func WithApplicationName(name string) Option {
 	return option(func(s *advisory.LockerSettings) { s.ApplicationName = name })
 }
@@ -156,6 +160,8 @@ func lockerSettings(opts []Option) (advisory.LockerSettings, error) {
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
 	case s.Observer != nil && given.IsNil(s.Observer):
 		return s, fmt.Errorf("pgadvisory: WithObserver was given a nil %T", s.Observer)
+	case !utf8.ValidString(s.ApplicationName) || strings.ContainsRune(s.ApplicationName, 0):
+		return s, fmt.Errorf("pgadvisory: WithApplicationName(%.80q): it must be valid UTF-8, without a NUL byte", s.ApplicationName)
 	case s.MaxConns < 2:
 		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
 	}

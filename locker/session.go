@@ -274,7 +274,7 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 func unsafeServer(recovery bool, version string) error {
 	switch {
 	case recovery:
-		return &advisory.UnsafeServerError{Reason: advisory.Standby, Detail: "pg_is_in_recovery() is true: connect to the primary"}
+		return lockfn.ErrStandby
 	case !lockfn.IsPostgreSQL(version):
 		return &advisory.UnsafeServerError{Reason: advisory.NotPostgreSQL, Detail: "version() is " + version}
 	}

@@ -131,7 +131,7 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 	}
 	rows, err := c.Exec(lockfn.HoldsAny(k))
 	if err != nil {
-		return err
+		return gone(err)
 	}
 	if rows == 0 {
 		c.owner.Remove(k)

@@ -31,11 +31,14 @@ import (
 // lock was held until then, and the error is also ErrLost. If it has taken another key on the
 // connection, by this package, and leaves that locked, Do closes the connection and says so, too.
 //
+// If the connection turns out to be dead, as pooled connections are after a restart of the server,
+// Do opens another, up to two more than were idle in the pool. fn runs once at most.
+//
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
-	_, err := do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
-		err := Lock(ctx, conn, key, opts...)
+	_, err := do(ctx, open, key, fn, opts, func(conn Conn, s advisory.Settings, start time.Time) (bool, error) {
+		err := lock(ctx, conn, key, s, start)
 		return err == nil, err
 	})
 	return err
@@ -44,12 +47,12 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 // TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
 // the key is not free.
 func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) (ran bool, err error) {
-	return do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
-		return TryLock(ctx, conn, key, opts...)
+	return do(ctx, open, key, fn, opts, func(conn Conn, s advisory.Settings, _ time.Time) (bool, error) {
+		return try(ctx, conn, key, s)
 	})
 }
 
-func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock func(C) (bool, error)) (ran bool, err error) {
+func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock locking) (ran bool, err error) {
 	s, err := settings(k, opts)
 	switch {
 	case err != nil:
@@ -61,11 +64,29 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	if err != nil {
 		return false, lockfn.Error("lock", k, s.Mode, err)
 	}
-	conn, err := opened(ctx, open)
-	if err != nil {
-		return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
+	start := time.Now()
+	for dead, most := 0, 0; ; dead++ {
+		conn, err := opened(ctx, open)
+		if err != nil {
+			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
+		}
+		if dead == 0 {
+			most = fresh + given.IdleBeside(conn)
+		}
+		again := func(err error) bool { return errors.Is(err, errGone) && dead < most && ctx.Err() == nil }
+		ran, err := doOn(ctx, conn, k, fn, s, start, lock, again)
+		if err != errAgain {
+			return ran, err
+		}
 	}
+}
 
+// locking takes the key of a Do on conn.
+type locking func(conn Conn, s advisory.Settings, start time.Time) (granted bool, err error)
+
+// doOn is do on conn, which it closes. It returns errAgain if again says so of lock's error:
+// then nothing was taken and fn has not run, so that nothing happens twice.
+func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s advisory.Settings, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver bound.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	released := false
@@ -77,7 +98,11 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			}
 		}
 	}()
-	ran, err = lock(conn)
+	ran, err = lock(conn, s, start)
+	if err != nil && again(err) {
+		return false, errAgain
+	}
+	observe(ctx, conn, k, s, start, ran, err)
 	if !ran || err != nil {
 		hung = errors.Is(err, bound.ErrNoAnswer)
 		return false, err

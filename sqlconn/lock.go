@@ -34,13 +34,20 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 		return lockfn.Error("lock", key, s.Mode, err)
 	}
 	start := time.Now()
+	err = lock(ctx, conn, key, s, start)
+	observe(ctx, conn, key, s, start, err == nil, err)
+	return err
+}
+
+// lock is [Lock] that leaves the event of its end to the caller.
+func lock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings, start time.Time) error {
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
 	stop := func() {}
 	if s.PlainWait {
 		stop = wait.Long(ctx, s.Observer, key, s, start)
 	}
-	_, err = on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
+	_, err := on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
 			if s.PlainWait && !wait.OneTry(s) {
 				return c.plainWait(limit, key, s.Mode)
@@ -49,9 +56,7 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 		})
 	})
 	stop()
-	err = lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
-	observe(ctx, conn, key, s, start, err == nil, err)
-	return err
+	return lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
 }
 
 func (c *call) lock(w *wait.Wait) error {
@@ -92,8 +97,7 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 	}
 	return func() (bool, error) {
 		w.Pause()
-		rows, err := w.Exec(lockfn.Try(w.Key, w.Settings.Mode))
-		return rows == 1, err
+		return granted(w.Exec(lockfn.TryOnPrimary(w.Key, w.Settings.Mode)))
 	}, nil
 }
 
@@ -115,13 +119,16 @@ func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode)
 	// Here the end of limit does reach the driver, and ends the connection.
 	s := c.Session
 	s.Ctx = limit
-	_, err := s.Exec(lockfn.Block(k, m))
+	rows, err := s.Exec(lockfn.Block(k, m))
 	if limit.Err() != nil {
 		c.discard()
 		return bound.Cause(limit)
 	}
 	if err != nil {
 		c.settle(k, m, err)
+		return gone(err)
+	}
+	if _, err := granted(rows, nil); err != nil {
 		return err
 	}
 	c.owner.Add(m, k)

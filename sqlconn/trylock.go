@@ -17,6 +17,7 @@ import (
 // [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
 // package, or is about to by another call of it (the package cannot know of SQL sent by hand, nor where the driver hides
 // its connection behind another each time, as pgx's stdlib.OpenDBFromPool does);
+// [advisory.ErrUnsafeServer] on a hot standby, and nothing is tried;
 // [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
 // driver's. Of an error nothing is held.
 func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) (bool, error) {
@@ -25,6 +26,13 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}
 	start := time.Now()
+	granted, err := try(ctx, conn, key, s)
+	observe(ctx, conn, key, s, start, granted, err)
+	return granted, err
+}
+
+// try is [TryLock] that leaves the event of its end to the caller.
+func try(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings) (bool, error) {
 	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
 		err = c.attempt(key, func() error {
 			granted, err = c.tryLock(ctx, key, s.Mode)
@@ -36,7 +44,6 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 		granted = false
 		err = lockfn.Error("try lock", key, s.Mode, bound.Ended(ctx, err))
 	}
-	observe(ctx, conn, key, s, start, granted, err)
 	return granted, err
 }
 
@@ -44,12 +51,15 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	if err := c.alreadyHeld(k); err != nil {
 		return false, err
 	}
-	rows, err := c.Exec(lockfn.Try(k, m))
+	rows, err := c.Exec(lockfn.TryOnPrimary(k, m))
 	if err != nil {
 		c.settle(k, m, err)
+		return false, gone(err)
+	}
+	granted, err := granted(rows, nil)
+	if err != nil {
 		return false, err
 	}
-	granted := rows == 1
 	if ctx.Err() != nil {
 		if granted {
 			c.undo(k, m)
@@ -60,6 +70,14 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 		c.owner.Add(m, k)
 	}
 	return granted, nil
+}
+
+// granted reads the answer of [lockfn.TryOnPrimary] and [lockfn.Block].
+func granted(rows int64, err error) (bool, error) {
+	if err == nil && rows == lockfn.SessionStandby {
+		err = lockfn.ErrStandby
+	}
+	return err == nil && rows == lockfn.SessionGranted, err
 }
 
 // observe tells the Observer. If that panics nobody learns that the lock is held.

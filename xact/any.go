@@ -43,7 +43,7 @@ func (c *call) any(keys []advisory.Key) (k advisory.Key, ok bool, err error) {
 	case err != nil:
 		return k, false, err
 	case rows > int64(len(free)):
-		return k, false, errStale
+		return k, false, untried(rows, free)
 	case c.caller.Err() != nil:
 		return k, false, bound.Cause(c.caller)
 	case rows == 0:

@@ -24,6 +24,9 @@ import (
 // SET LOCAL and the like. [TxOptions] are passed to it. Its ctx has the values of ctx,
 // but ends only if ctx does before the transaction has begun.
 //
+// If the connection turns out to be dead, as pooled connections are after a restart of the server,
+// Do begins again on another. fn runs once at most.
+//
 // It waits on the server, in slices of at most 400 ms and shorter than
 // deadlock_timeout, and starts its transaction over between them, so that it
 // holds up neither CREATE INDEX CONCURRENTLY nor VACUUM for longer than a slice,
@@ -59,7 +62,10 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	if err != nil {
 		return false, lockfn.Error(op, k, s.Mode, err)
 	}
-	tx, cancel, err := begun(ctx, begin, s.TxOptions)
+	tx, cancel, err := live(ctx, begin, s.TxOptions)
+	if lockfn.NotSupported(err) && onStandby(ctx, begin) {
+		err = fmt.Errorf("%w: %w", lockfn.ErrStandby, err)
+	}
 	if err != nil {
 		return false, lockfn.Error("begin a transaction to "+op, k, s.Mode, err)
 	}
@@ -93,6 +99,24 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 		return true, fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", k, s.Mode, lockfn.Meaning(bound.Ended(ctx, err)))
 	}
 	return true, nil
+}
+
+// onStandby reports whether the server is a hot standby, after it has refused to begin a
+// transaction. It does not begin one that may write, nor a SERIALIZABLE one.
+func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error)) bool {
+	tx, cancel, err := begun(ctx, begin, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return false
+	}
+	o := &own{ctx: ctx, tx: tx, cancel: cancel}
+	defer o.rollback()
+	late, stop := bound.Context(ctx)
+	defer stop()
+	rows, err := bound.Call(late, func(late context.Context) (int64, error) {
+		return bound.Session{Ctx: late, On: tx}.Exec(lockfn.InRecovery)
+	}, nil, func(int64, error) {})
+	o.hung = errors.Is(err, bound.ErrNoAnswer)
+	return err == nil && rows == 1
 }
 
 // begun begins a transaction whose ctx does not end any more; cancel ends it.

@@ -13,8 +13,8 @@ import (
 // round trip.
 //
 // Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
-// [advisory.ErrStaleSnapshot], and nothing is tried, see the package's
-// documentation; [advisory.ErrAlreadyHeld] if tx holds the key by an earlier call of
+// [advisory.ErrUnsafeServer] on a hot standby, and [advisory.ErrStaleSnapshot], see the
+// package's documentation, and nothing is tried; [advisory.ErrAlreadyHeld] if tx holds the key by an earlier call of
 // this package with the same Tx; [advisory.ErrLockTableFull]; ctx's error if it ended
 // before the answer (then tx may hold the lock, until it ends); else the driver's.
 // After an error of the server the transaction has failed, as after any. Rows of an earlier
@@ -149,11 +149,11 @@ func (c *call) take(exec func(string) (int64, error), before string, keys []advi
 	m, anyIsolation := c.settings.Mode, c.settings.AnyIsolation
 	if len(keys) == 1 {
 		rows, err := exec(before + lockfn.TryXact(keys[0], m, anyIsolation))
-		if err == nil && rows == lockfn.XactStale {
-			err = errStale
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
+		case rows > lockfn.XactGranted:
+			return 0, untried(rows, keys)
 		}
 		return int(rows), nil
 	}
@@ -164,7 +164,15 @@ func (c *call) take(exec func(string) (int64, error), before string, keys []advi
 	case rows == 0:
 		return len(keys), nil
 	case rows > int64(len(keys)):
-		return 0, errStale
+		return 0, untried(rows, keys)
 	}
 	return int(rows) - 1, nil
+}
+
+// untried is the error of an answer that says why none of keys was tried.
+func untried(rows int64, keys []advisory.Key) error {
+	if rows > int64(len(keys))+1 {
+		return lockfn.ErrStandby
+	}
+	return errStale
 }

@@ -73,6 +73,8 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	switch {
 	case err != nil:
 		return false, true, err
+	case rows == lockfn.XactStandby:
+		return false, false, lockfn.ErrStandby
 	case rows == lockfn.XactGranted:
 		return true, false, nil
 	case rows == lockfn.XactSession:
@@ -99,6 +101,9 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 		}
 		w.Pause()
 		rows, err := w.Exec(lockfn.TryXactOwn(k, s.Mode, s.AnyIsolation))
+		if err == nil && rows == lockfn.XactStandby {
+			err = lockfn.ErrStandby
+		}
 		atXact = rows == lockfn.XactGranted
 		return rows != lockfn.XactBusy, err
 	})

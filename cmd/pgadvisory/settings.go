@@ -95,6 +95,11 @@ func hasSeveralHosts(d string) bool {
 
 // check looks, before anybody connects, at what lib/pq would refuse only then.
 func (s settings) check() error {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if strings.ContainsRune(s[name], 0) { // it would end the value, and begin another setting
+			return usage("the connection's %s has a NUL byte", name)
+		}
+	}
 	if strings.Contains(s.get("host", "PGHOST"), ",") {
 		return errSeveralHosts
 	}

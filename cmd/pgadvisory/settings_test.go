@@ -71,3 +71,17 @@ func TestOldServersAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// In the first message of the protocol a NUL ends a value, and what follows is another setting.
+func TestSettingsWithNUL(t *testing.T) {
+	s, err := parseSettings("postgres://u@db/app?application_name=x%00options%00-csearch_path=evil")
+	if err == nil {
+		err = s.check()
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if code, text := explain(err); code != exitUsage || !strings.Contains(text, "NUL") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}

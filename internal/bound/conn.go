@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
 // Conn takes a connection from db that answers. keep, if not nil, is told of each
@@ -27,12 +29,11 @@ func Conn(ctx context.Context, db *sql.DB, keep func(*sql.Conn) error) (*sql.Con
 		if err == nil {
 			return conn, nil
 		}
-		bad := errors.Is(err, driver.ErrBadConn)
-		if !bad {
+		if !errors.Is(err, driver.ErrBadConn) {
 			Discard(conn)
 		}
 		conn.Close()
-		if !bad || dead <= 0 || ctx.Err() != nil {
+		if !lockfn.Gone(err) || dead <= 0 || ctx.Err() != nil {
 			return nil, err
 		}
 	}

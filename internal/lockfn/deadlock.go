@@ -34,7 +34,7 @@ const deadlock = `WITH RECURSIVE
 ours AS MATERIALIZED (
 	SELECT a.pid, a.query
 	FROM pg_catalog.pg_stat_activity a
-	WHERE a.datname = pg_catalog.current_database() AND a.query ~ '/\*pgadvisory waits [xs] \d+ \d+ [12]\*/'
+	WHERE a.datname = pg_catalog.current_database() AND a.query ~ '/[*]pgadvisory waits [xs] [0-9]+ [0-9]+ [12][*]/'
 ), locks AS MATERIALIZED (
 	SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode, l.granted
 	FROM pg_catalog.pg_locks l WHERE ` + advisoryHere + ` AND l.pid IS NOT NULL
@@ -45,7 +45,7 @@ ours AS MATERIALIZED (
 		SELECT o.pid AS waiter, l.pid AS blocker, l.granted AS holds
 		FROM (
 			SELECT o.pid, k[1] AS mode, k[2]::pg_catalog.oid AS classid, k[3]::pg_catalog.oid AS objid, k[4]::pg_catalog.int2 AS objsubid
-			FROM ours o, pg_catalog.regexp_matches(o.query, '/\*pgadvisory waits ([xs]) (\d+) (\d+) ([12])\*/') k
+			FROM ours o, pg_catalog.regexp_matches(o.query, '/[*]pgadvisory waits ([xs]) ([0-9]+) ([0-9]+) ([12])[*]/') k
 			WHERE o.pid = w.blocker
 		) o JOIN locks l USING (classid, objid, objsubid)
 		WHERE l.pid <> o.pid AND CASE o.mode WHEN 'x' THEN l.granted ELSE l.mode = 'ExclusiveLock' END
@@ -74,7 +74,7 @@ ours AS MATERIALIZED (
 )
 ` + answer + `FROM pg_catalog.generate_series(1, (
 	SELECT CASE WHEN pg_catalog.min(r.waiter) FILTER (WHERE r.may_give_way) = pg_catalog.pg_backend_pid() THEN 1 ELSE 2 END
-		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '/\*pgadvisory waits [^*]*\*/'), ''), ',' ORDER BY r.waiter)) & 127)
+		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '/[*]pgadvisory waits [^*]*[*]/'), ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`
 
 // Circle reads the answer of [Deadlock]. The mark is 0 where there is no circle; two

@@ -14,7 +14,7 @@ type Setting struct{ Name, Value string }
 func SetAll(settings []Setting) string {
 	var values []string
 	for _, s := range settings {
-		values = append(values, fmt.Sprintf("('%s', '%s')", s.Name, strings.ReplaceAll(s.Value, "'", "''")))
+		values = append(values, fmt.Sprintf("('%s', %s)", s.Name, literal(s.Value)))
 	}
 	return "SELECT pg_catalog.set_config(s.name, v.value, false) FROM (VALUES " + strings.Join(values, ", ") +
 		") v(name, value) JOIN pg_catalog.pg_settings s ON s.name = v.name"

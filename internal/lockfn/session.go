@@ -10,9 +10,26 @@ import (
 // that no other answer has, by which bound.Session knows it: bound.Answer.
 const answer = "SELECT 1 AS pgadvisory "
 
-// Try makes one try at session level: a row if it is granted.
+// Try makes one try at session level, on a hot standby as well: a row if it is granted.
 func Try(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE " + call(tryFn(m), k)
+}
+
+// The answers of TryOnPrimary and Block.
+const (
+	SessionBusy    = 0
+	SessionGranted = 1
+	SessionStandby = 2 // nothing was tried, for the server is in recovery
+)
+
+// TryOnPrimary makes one try at session level, but not on a hot standby.
+func TryOnPrimary(k advisory.Key, m advisory.Mode) string {
+	return onPrimary(call(tryFn(m), k))
+}
+
+func onPrimary(granted string) string {
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory",
+		inRecovery, SessionStandby, granted, SessionGranted, SessionBusy)
 }
 
 // TryAny tries the keys in turn, up to the first that is free. Its row count is that
@@ -21,9 +38,9 @@ func TryAny(keys []advisory.Key, m advisory.Mode) string {
 	return answer + "FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
 }
 
-// Block waits on the server at session level until it is granted: a row.
+// Block waits on the server at session level until it is granted, but not on a hot standby.
 func Block(k advisory.Key, m advisory.Mode) string {
-	return answer + "FROM " + call(shared("pg_advisory_lock", m), k)
+	return onPrimary(call(shared("pg_advisory_lock", m), k) + " IS NOT NULL") // void is not null
 }
 
 // Unlock releases one hold of session level: a row, or none if there was

@@ -1,6 +1,11 @@
 package lockfn
 
-import "errors"
+import (
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+)
 
 // SQLState returns the SQLSTATE of a server's error, or "" for any other.
 // It imports no driver: the error types of lib/pq and pgx have this method.
@@ -14,10 +19,12 @@ func SQLState(err error) string {
 
 // SQLSTATEs (PostgreSQL manual, "PostgreSQL Error Codes").
 const (
+	featureNotSupported = "0A000"
 	InFailedTransaction = "25P02"
 	deadlockDetected    = "40P01"
 	outOfMemory         = "53200" // also: the lock table is full
 	queryCanceled       = "57014"
+	cannotConnectNow    = "57P03"
 )
 
 // Refused reports whether err is the server's word that the statement did not
@@ -36,6 +43,23 @@ func Refused(err error) bool {
 
 // Canceled reports whether somebody cancelled the statement: pg_cancel_backend.
 func Canceled(err error) bool { return SQLState(err) == queryCanceled }
+
+// NotSupported reports whether the server lacks what the statement asked for, as a hot standby
+// lacks transactions that may write, which lib/pq asks for, and SERIALIZABLE ones.
+func NotSupported(err error) bool { return SQLState(err) == featureNotSupported }
+
+// Gone reports whether err is of a connection that had ended, or ended in the middle of the
+// statement. Unlike [LinkGone] it is false for an error of which that is not known.
+func Gone(err error) bool {
+	if s := SQLState(err); s != "" {
+		return LinkGone(err) && s != cannotConnectNow
+	}
+	if link, ok := errors.AsType[*net.OpError](err); ok {
+		return link.Op != "dial"
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
+}
 
 // LinkGone reports whether after err the session can be expected to be gone: it is no
 // error of the server's, or one with which the server ends the session.

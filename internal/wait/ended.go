@@ -33,5 +33,5 @@ func Ended(caller, limit context.Context, k advisory.Key, m advisory.Mode, start
 // GaveWay reports whether err is one of a wait that ended by itself: it holds nothing,
 // and its session is as it was.
 func GaveWay(err error) bool {
-	return errors.Is(err, advisory.ErrNotAcquired) || errors.Is(err, ErrCanceled) || errors.Is(err, advisory.ErrDeadlock)
+	return errors.Is(err, advisory.ErrNotAcquired) || errors.Is(err, ErrCanceled) || errors.Is(err, advisory.ErrDeadlock) || errors.Is(err, advisory.ErrUnsafeServer)
 }

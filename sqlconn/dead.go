@@ -1,0 +1,28 @@
+package sqlconn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+)
+
+var (
+	errGone  = errors.New("the connection is gone, and holds nothing: open another")
+	errAgain = errors.New("open another connection")
+)
+
+// gone adds errGone to the error of a call's first statement, if the connection is gone. It may
+// have been so for long: pooled connections die unnoticed, with a restart of the server, say.
+func gone(err error) error {
+	if !lockfn.Gone(err) || errors.Is(err, bound.ErrBusy) || errors.Is(err, bound.ErrNoAnswer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errGone, err)
+}
+
+// fresh is how many dead connections a Do discards besides those that were idle in the pool when
+// it began: others may come back to the pool meanwhile, or die as they are opened. database/sql
+// allows its own calls two.
+const fresh = 2
