@@ -148,8 +148,8 @@ func txDo(level sql.IsolationLevel) func(*pool, *attempt) error {
 func (a *attempt) workOnConn(_ context.Context, conn sqlconn.Conn) error { a.granted(conn); return nil }
 func (a *attempt) workInTx(_ context.Context, tx xact.Tx) error          { a.granted(tx); return nil }
 
-func (a *attempt) sessionOptions() []advisory.SessionOption {
-	o := []advisory.SessionOption{a.mode}
+func (a *attempt) sessionOptions() []advisory.ConnOption {
+	o := []advisory.ConnOption{a.mode}
 	if a.maxWait > 0 {
 		o = append(o, advisory.MaxWait(a.maxWait))
 	}

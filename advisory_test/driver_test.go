@@ -99,14 +99,14 @@ func (p *pool) begin(ctx context.Context, o *sql.TxOptions) (xact.Tx, error) {
 	return p.DB.BeginTx(ctx, o)
 }
 
-func (p *pool) do(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+func (p *pool) do(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) error {
 	if p.driver.sqlx {
 		return sqlconn.Do(ctx, p.x.Connx, key, func(ctx context.Context, c *sqlx.Conn) error { return fn(ctx, c) }, opts...)
 	}
 	return sqlconn.Do(ctx, p.DB.Conn, key, func(ctx context.Context, c *sql.Conn) error { return fn(ctx, c) }, opts...)
 }
 
-func (p *pool) tryDo(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) (bool, error) {
+func (p *pool) tryDo(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) (bool, error) {
 	if p.driver.sqlx {
 		return sqlconn.TryDo(ctx, p.x.Connx, key, func(ctx context.Context, c *sqlx.Conn) error { return fn(ctx, c) }, opts...)
 	}

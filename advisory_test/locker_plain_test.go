@@ -18,7 +18,7 @@ type lockAnswer struct {
 	err  error
 }
 
-func lockLater(ctx context.Context, l *locker.Locker, opts ...advisory.SessionOption) <-chan lockAnswer {
+func lockLater(ctx context.Context, l *locker.Locker, opts ...advisory.ConnOption) <-chan lockAnswer {
 	answer := make(chan lockAnswer, 1)
 	go func() {
 		lock, err := l.Lock(ctx, key, opts...)

@@ -26,7 +26,7 @@ const statementParameters = `
 
 func TestWhatIsInPlaceCompiles(t *testing.T) {
 	for _, statement := range []string{
-		`var _ advisory.SessionOption = advisory.Label("account")`,
+		`var _ advisory.ConnOption = advisory.Label("account")`,
 		`var _ advisory.TxOption = advisory.Label("account")`,
 		`l.TryLock(ctx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryLock(ctx, conn, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,

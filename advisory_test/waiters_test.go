@@ -70,7 +70,7 @@ func afterLock(tx xact.Tx, err error, held func()) error {
 	return err
 }
 
-func sessionOptions(opts []advisory.Option) (s []advisory.SessionOption) {
+func sessionOptions(opts []advisory.Option) (s []advisory.ConnOption) {
 	for _, o := range opts {
 		s = append(s, o)
 	}

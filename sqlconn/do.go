@@ -33,7 +33,7 @@ import (
 //
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
-func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
+func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) error {
 	_, err := do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
 		err := Lock(ctx, conn, key, opts...)
 		return err == nil, err
@@ -43,14 +43,14 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 
 // TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
 // the key is not free.
-func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) (ran bool, err error) {
+func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) (ran bool, err error) {
 	return do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
 		return TryLock(ctx, conn, key, opts...)
 	})
 }
 
-func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock func(C) (bool, error)) (ran bool, err error) {
-	s, err := settings(k, opts)
+func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.ConnOption, lock func(C) (bool, error)) (ran bool, err error) {
+	s, err := read(k, opts)
 	switch {
 	case err != nil:
 	case open == nil:

@@ -7,6 +7,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -28,8 +29,8 @@ import (
 // within three seconds, given that they use one role and track_activities is on.
 // Otherwise errors are those of [TryLock], and an error if pg_cancel_backend was
 // called on the wait.
-func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) error {
-	s, err := settings(key, opts)
+func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
+	s, err := read(key, opts)
 	if err != nil {
 		return lockfn.Error("lock", key, s.Mode, err)
 	}
@@ -102,11 +103,11 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 // Such a waiter stalls CREATE INDEX CONCURRENTLY, or is killed by it, and
 // keeps VACUUM from removing dead rows. If ctx or [advisory.MaxWait] ends the
 // wait, conn is discarded.
-func PlainWait() advisory.SessionOption { return plainWait{} }
+func PlainWait() advisory.ConnOption { return plainWait{} }
 
 type plainWait struct{}
 
-func (plainWait) ApplySession(s *advisory.Settings) { s.PlainWait = true }
+func (plainWait) ApplyConn(c *option.Call) { c.PlainWait = true }
 
 func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode) error {
 	if err := c.alreadyHeld(k); err != nil {

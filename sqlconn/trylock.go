@@ -7,6 +7,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -19,8 +20,8 @@ import (
 // its connection behind another each time, as pgx's stdlib.OpenDBFromPool does);
 // [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
 // driver's. Of an error nothing is held.
-func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) (bool, error) {
-	s, err := settings(key, opts)
+func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) (bool, error) {
+	s, err := read(key, opts)
 	if err != nil {
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}
@@ -63,7 +64,7 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 }
 
 // observe tells the Observer. If that panics nobody learns that the lock is held.
-func observe(ctx context.Context, conn Conn, k advisory.Key, s advisory.Settings, start time.Time, granted bool, err error) {
+func observe(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
 	told := false
 	defer func() {
 		if granted && !told {
