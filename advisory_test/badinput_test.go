@@ -102,10 +102,10 @@ type txDoCall struct {
 
 var txDos = []txDoCall{
 	{"lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
-		return xact.Do(ctx, begin, k, fn, opts...)
+		return xact.Do(ctx, begin, k, fn, optionsAs[xact.BeginOption](opts)...)
 	}},
 	{"try lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
-		ran, err := xact.TryDo(ctx, begin, k, fn, opts...)
+		ran, err := xact.TryDo(ctx, begin, k, fn, optionsAs[xact.BeginOption](opts)...)
 		return falseOr(ran, err)
 	}},
 }
@@ -393,11 +393,6 @@ func badOptions(b bench) {
 		for _, c := range txDos {
 			b.refuses("xact", nil, func() error { return c.call(ctx, b.begin, key, noTxWork, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
 		}
-	}
-	for _, c := range txCalls {
-		b.refuses("xact", nil, func() error {
-			return c.call(ctx, b.tx, []advisory.Key{key}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
-		}, c.attempt, "4820", "TxOptions")
 	}
 }
 

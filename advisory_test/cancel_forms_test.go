@@ -134,14 +134,14 @@ func inTx(after func(a *attempt, on querier, err error) error, lock func(*attemp
 
 func txTryDo(level sql.IsolationLevel) func(*pool, *attempt) error {
 	return func(p *pool, a *attempt) error {
-		ran, err := p.txTryDo(a.ctx, a.key(), a.workInTx, append(a.txOptions(), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
+		ran, err := p.txTryDo(a.ctx, a.key(), a.workInTx, append(optionsAs[xact.BeginOption](a.txOptions()), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
 		return a.contended(ran, err)
 	}
 }
 
 func txDo(level sql.IsolationLevel) func(*pool, *attempt) error {
 	return func(p *pool, a *attempt) error {
-		return p.txDo(a.ctx, a.key(), a.workInTx, append(a.txOptions(), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
+		return p.txDo(a.ctx, a.key(), a.workInTx, append(optionsAs[xact.BeginOption](a.txOptions()), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// A Option fits [New]. Options of a call do not; [advisory.WithObserver]
-// fits both.
+// An Option fits [New]. Of the options of a call only [advisory.WithObserver] is one.
 type Option interface {
 	ApplyNew(*option.Locker)
 }
@@ -21,8 +20,7 @@ type newOption func(*option.Locker)
 
 func (f newOption) ApplyNew(l *option.Locker) { f(l) }
 
-// WithFailover sets the time within which the lock of a holder that vanished without a
-// word is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
+// WithFailover sets the time within which the lock of a holder that vanished is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
 // Context has ended before that, by a stop margin of at least a second.
 func WithFailover(d time.Duration) Option {
 	return newOption(func(s *option.Locker) { s.Failover = d })
@@ -54,7 +52,7 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock, some round trips on two
 // connections, that no pooler in between hands the sessions of the server to several
-// clients. A hot standby, and a server that is not PostgreSQL, are refused all the same.
+// clients. The Locker still refuses a hot standby and a server that is not PostgreSQL.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }
@@ -62,7 +60,7 @@ func WithoutServerCheck() Option {
 // HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
 // so that a short job is not run again by a node whose clock is behind. Unlock then
 // returns at once and the release happens in the background; Do, TryDo, Shutdown and
-// Close wait for it. It is for the calls of a [Locker].
+// Close wait for it. It fits the calls of a [Locker] and of a [Semaphore].
 //
 // The end of ctx does not cut it short: Do returns when the time is over. Shutdown
 // with a ctx that ends does, and so does the end of the process, by a crash, os.Exit

@@ -87,7 +87,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{(*pointerOption)(nil), "option 2 of 2 is nil"},
 		{advisory.MaxWait(-time.Second), "MaxWait(-1s)"},
 		{mode{advisory.Mode(7)}, "Mode(7)"},
-		{advisory.WithObserver((*nobody)(nil)), "*advisory_test.nobody"},
+		{advisory.WithObserver((*nobody)(nil)), "*settings_test.nobody"},
 		{holdAtLeast(-time.Second), "HoldAtLeast(-1s)"},
 	} {
 		if _, err := read(t, advisory.Label("account"), v.option); err == nil || !strings.Contains(err.Error(), v.want) {
