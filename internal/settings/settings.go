@@ -31,12 +31,14 @@ type Call struct {
 
 // Read reads the options of a call, each by apply, a method of its interface. Of two of a kind the
 // last counts. The error names an option that makes no sense: a nil, a negative time, an unknown
-// Mode.
+// Mode. The Call then still has what was read, for the words of the caller's error.
 func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	var set option.Call
+	var isNil error
 	for i, o := range opts {
 		if given.IsNil(o) {
-			return Call{}, fmt.Errorf("pgadvisory: option %d of %d is nil", i+1, len(opts))
+			isNil = fmt.Errorf("pgadvisory: option %d of %d is nil", i+1, len(opts))
+			break
 		}
 		apply(o, &set)
 	}
@@ -46,6 +48,8 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	}
 	c.Observer, _ = set.Observer.(advisory.Observer)
 	switch {
+	case isNil != nil:
+		return c, isNil
 	case c.Mode > advisory.Shared:
 		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
 	case c.MaxWait != nil && *c.MaxWait < 0:
