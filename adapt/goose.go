@@ -17,7 +17,8 @@ import (
 // a pool.
 type GooseLocker struct {
 	key  advisory.Key
-	opts []advisory.SessionOption
+	conn []advisory.ConnOption   // of SessionLock
+	opts []advisory.LockerOption // of Lock
 
 	mu     sync.Mutex
 	locker *locker.Locker // between Lock and Unlock
@@ -26,18 +27,22 @@ type GooseLocker struct {
 
 // Goose returns the lock of key for a migration tool. It waits until ctx ends, or
 // as long as [advisory.MaxWait] says.
-func Goose(key advisory.Key, opts ...advisory.SessionOption) *GooseLocker {
-	return &GooseLocker{key: key, opts: opts}
+func Goose(key advisory.Key, opts ...advisory.Option) *GooseLocker {
+	g := &GooseLocker{key: key}
+	for _, o := range opts {
+		g.conn, g.opts = append(g.conn, o), append(g.opts, o)
+	}
+	return g
 }
 
 // SessionLock waits until conn holds the lock, as [sqlconn.Lock] does.
 func (s *GooseLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	return sqlconn.Lock(ctx, conn, s.key, s.opts...)
+	return sqlconn.Lock(ctx, conn, s.key, s.conn...)
 }
 
 // SessionUnlock releases it, as [sqlconn.Unlock] does, also when ctx has ended.
 func (s *GooseLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	return sqlconn.Unlock(ctx, conn, s.key, s.opts...)
+	return sqlconn.Unlock(ctx, conn, s.key, s.conn...)
 }
 
 // Lock waits for the lock on a connection of its own, which it takes from db, as a

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/pgadvisory/pgadvisory/internal/under"
 )
 
 // A Lock is a lock that is held. Any goroutine may call its methods.
@@ -36,16 +38,16 @@ type Lock interface {
 type Locker interface {
 	// TryLock makes one try. The Lock is never nil: without the lock, its
 	// Unlock is [ErrNotHeld].
-	TryLock(ctx context.Context, key Key, opts ...SessionOption) (Lock, bool, error)
+	TryLock(ctx context.Context, key Key, opts ...LockerOption) (Lock, bool, error)
 	// Lock waits until it has the lock, or ctx or MaxWait ends: then the error
 	// is a [*NotAcquiredError].
-	Lock(ctx context.Context, key Key, opts ...SessionOption) (Lock, error)
+	Lock(ctx context.Context, key Key, opts ...LockerOption) (Lock, error)
 	// TryDo runs fn under the lock if the lock is free at once.
-	TryDo(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...SessionOption) (ran bool, err error)
+	TryDo(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...LockerOption) (ran bool, err error)
 	// Do waits for the lock and runs fn under it. fn's ctx ends with ctx or
 	// with the lock. If the lock is lost meanwhile, the error is [ErrLost] even
 	// where fn returned nil.
-	Do(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...SessionOption) error
+	Do(ctx context.Context, key Key, fn func(ctx context.Context) error, opts ...LockerOption) error
 }
 
 // Locks are locks that were taken together.
@@ -86,42 +88,9 @@ func (ls Locks) Unlock() error {
 	return errors.Join(errs...)
 }
 
-type lockContextKey struct{}
-
-// underLock is a lock under which work runs, and those further out.
-type underLock struct {
-	lock  Lock
-	outer *underLock
-}
-
-// NewContext returns a ctx that carries l for [FromContext]. It is for those
-// who implement a [Locker]. If l is nil it is ctx as it is.
-func NewContext(ctx context.Context, l Lock) context.Context {
-	if l == nil {
-		return ctx
-	}
-	outer, _ := ctx.Value(lockContextKey{}).(*underLock)
-	return context.WithValue(ctx, lockContextKey{}, &underLock{l, outer})
-}
-
 // FromContext returns the lock under which fn runs, inside Do and TryDo of a
 // [Locker]; of several the innermost.
 func FromContext(ctx context.Context) (Lock, bool) {
-	if u, ok := ctx.Value(lockContextKey{}).(*underLock); ok {
-		return u.lock, true
-	}
-	return nil, false
-}
-
-// Under reports whether ctx is that of work that runs under a lock on key, at
-// any depth: to wait for it there would be to wait for oneself. It is for those
-// who implement a [Locker].
-func Under(ctx context.Context, key Key) bool {
-	u, _ := ctx.Value(lockContextKey{}).(*underLock)
-	for ; u != nil; u = u.outer {
-		if u.lock.Key() == key && u.lock.Context().Err() == nil {
-			return true
-		}
-	}
-	return false
+	l, ok := under.Lock(ctx).(Lock)
+	return l, ok
 }

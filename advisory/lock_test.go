@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 )
 
 // A fakeLock does what Lock's comments say, without a server.
@@ -163,15 +164,15 @@ func TestFromContext(t *testing.T) {
 	if l, ok := advisory.FromContext(t.Context()); l != nil || ok {
 		t.Errorf("no lock: %v, %v", l, ok)
 	}
-	if l, ok := advisory.FromContext(advisory.NewContext(t.Context(), nil)); l != nil || ok {
+	if l, ok := advisory.FromContext(under.NewContext(t.Context(), nil)); l != nil || ok {
 		t.Errorf("a nil lock: %v, %v", l, ok)
 	}
 	outer, inner := newFakeLock(t.Context(), 1), newFakeLock(t.Context(), 2)
-	ctx := advisory.NewContext(t.Context(), outer)
+	ctx := under.NewContext(t.Context(), outer)
 	if l, ok := advisory.FromContext(ctx); l != advisory.Lock(outer) || !ok {
 		t.Errorf("%v, %v; want the lock", l, ok)
 	}
-	if l, ok := advisory.FromContext(advisory.NewContext(ctx, inner)); l != advisory.Lock(inner) || !ok {
+	if l, ok := advisory.FromContext(under.NewContext(ctx, inner)); l != advisory.Lock(inner) || !ok {
 		t.Errorf("%v, %v; want the innermost lock", l, ok)
 	}
 }

@@ -1,6 +1,10 @@
 package advisory
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/internal/option"
+)
 
 // Mode says how a lock is held. The zero Mode is Exclusive.
 //
@@ -25,8 +29,14 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ApplySession makes a Mode a [SessionOption].
-func (m Mode) ApplySession(s *Settings) { s.Mode = m }
+// ApplyConn makes a Mode a [ConnOption].
+func (m Mode) ApplyConn(c *option.Call) { c.Mode = uint8(m) }
 
 // ApplyTx makes a Mode a [TxOption].
-func (m Mode) ApplyTx(s *Settings) { s.Mode = m }
+func (m Mode) ApplyTx(c *option.Call) { c.Mode = uint8(m) }
+
+// ApplyBegin makes a Mode a [TxOption].
+func (m Mode) ApplyBegin(c *option.Call) { c.Mode = uint8(m) }
+
+// ApplyLocker makes a Mode a [LockerOption].
+func (m Mode) ApplyLocker(c *option.Call) { c.Mode = uint8(m) }

@@ -23,24 +23,24 @@ import (
 type sessionCall struct {
 	attempt string // as its error names it
 	keyed   bool
-	call    func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error
+	call    func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) error
 }
 
 var sessionCalls = []sessionCall{
-	{"try lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+	{"try lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) error {
 		ok, err := sqlconn.TryLock(ctx, conn, k, opts...)
 		return falseOr(ok, err)
 	}},
-	{"lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+	{"lock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) error {
 		return sqlconn.Lock(ctx, conn, k, opts...)
 	}},
-	{"unlock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) error {
+	{"unlock", true, func(ctx context.Context, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) error {
 		return sqlconn.Unlock(ctx, conn, k, opts...)
 	}},
-	{"unlock all", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.SessionOption) error {
+	{"unlock all", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.ConnOption) error {
 		return sqlconn.UnlockAll(ctx, conn)
 	}},
-	{"list held locks", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.SessionOption) error {
+	{"list held locks", false, func(ctx context.Context, conn sqlconn.Conn, _ advisory.Key, _ ...advisory.ConnOption) error {
 		held, err := sqlconn.Held(ctx, conn)
 		return falseOr(held != nil, err)
 	}},
@@ -49,14 +49,14 @@ var sessionCalls = []sessionCall{
 // A sessionDoCall is Do or TryDo of package sqlconn.
 type sessionDoCall struct {
 	attempt string
-	call    func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error
+	call    func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) error
 }
 
 var sessionDos = []sessionDoCall{
-	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) error {
 		return sqlconn.Do(ctx, open, k, fn, opts...)
 	}},
-	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+	{"lock", func(ctx context.Context, open func(context.Context) (sqlconn.Conn, error), k advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) error {
 		ran, err := sqlconn.TryDo(ctx, open, k, fn, opts...)
 		return falseOr(ran, err)
 	}},
@@ -102,10 +102,10 @@ type txDoCall struct {
 
 var txDos = []txDoCall{
 	{"lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
-		return xact.Do(ctx, begin, k, fn, opts...)
+		return xact.Do(ctx, begin, k, fn, optionsAs[xact.BeginOption](opts)...)
 	}},
 	{"try lock", func(ctx context.Context, begin func(context.Context, *sql.TxOptions) (xact.Tx, error), k advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
-		ran, err := xact.TryDo(ctx, begin, k, fn, opts...)
+		ran, err := xact.TryDo(ctx, begin, k, fn, optionsAs[xact.BeginOption](opts)...)
 		return falseOr(ran, err)
 	}},
 }
@@ -393,11 +393,6 @@ func badOptions(b bench) {
 		for _, c := range txDos {
 			b.refuses("xact", nil, func() error { return c.call(ctx, b.begin, key, noTxWork, o.option, advisory.Label("x")) }, c.attempt, "4820", o.text)
 		}
-	}
-	for _, c := range txCalls {
-		b.refuses("xact", nil, func() error {
-			return c.call(ctx, b.tx, []advisory.Key{key}, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))
-		}, c.attempt, "4820", "TxOptions")
 	}
 }
 

@@ -134,22 +134,22 @@ func inTx(after func(a *attempt, on querier, err error) error, lock func(*attemp
 
 func txTryDo(level sql.IsolationLevel) func(*pool, *attempt) error {
 	return func(p *pool, a *attempt) error {
-		ran, err := p.txTryDo(a.ctx, a.key(), a.workInTx, append(a.txOptions(), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
+		ran, err := p.txTryDo(a.ctx, a.key(), a.workInTx, append(optionsAs[xact.BeginOption](a.txOptions()), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
 		return a.contended(ran, err)
 	}
 }
 
 func txDo(level sql.IsolationLevel) func(*pool, *attempt) error {
 	return func(p *pool, a *attempt) error {
-		return p.txDo(a.ctx, a.key(), a.workInTx, append(a.txOptions(), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
+		return p.txDo(a.ctx, a.key(), a.workInTx, append(optionsAs[xact.BeginOption](a.txOptions()), xact.TxOptions(&sql.TxOptions{Isolation: level}))...)
 	}
 }
 
 func (a *attempt) workOnConn(_ context.Context, conn sqlconn.Conn) error { a.granted(conn); return nil }
 func (a *attempt) workInTx(_ context.Context, tx xact.Tx) error          { a.granted(tx); return nil }
 
-func (a *attempt) sessionOptions() []advisory.SessionOption {
-	o := []advisory.SessionOption{a.mode}
+func (a *attempt) sessionOptions() []advisory.ConnOption {
+	o := []advisory.ConnOption{a.mode}
 	if a.maxWait > 0 {
 		o = append(o, advisory.MaxWait(a.maxWait))
 	}

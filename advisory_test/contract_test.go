@@ -165,11 +165,7 @@ func newLockerWorld(t *testing.T, p *pool, i int) *world {
 	return &world{
 		Locker: l, key: advisory.Int64(int64(i)), close: l.Close,
 		occupy: func(k advisory.Key, opts ...advisory.Option) func() error {
-			session := make([]advisory.SessionOption, len(opts))
-			for i, o := range opts {
-				session[i] = o
-			}
-			lock, ok := lockerTry(t, other, k, session...)
+			lock, ok := lockerTry(t, other, k, optionsAs[advisory.LockerOption](opts)...)
 			if !ok {
 				t.Fatalf("%v is not free for the other node", k)
 			}
@@ -196,7 +192,7 @@ func newLockerWorld(t *testing.T, p *pool, i int) *world {
 }
 
 // try takes k, or fails the test.
-func (w *world) try(t *testing.T, k advisory.Key, opts ...advisory.SessionOption) advisory.Lock {
+func (w *world) try(t *testing.T, k advisory.Key, opts ...advisory.LockerOption) advisory.Lock {
 	t.Helper()
 	lock, ok, err := w.TryLock(context.Background(), k, opts...)
 	if !ok || err != nil {
@@ -221,7 +217,7 @@ func (w *world) isFree(t *testing.T, k advisory.Key) {
 	})
 }
 
-func (w *world) isTaken(t *testing.T, k advisory.Key, opts ...advisory.SessionOption) {
+func (w *world) isTaken(t *testing.T, k advisory.Key, opts ...advisory.LockerOption) {
 	t.Helper()
 	lock, ok, err := w.TryLock(context.Background(), k, opts...)
 	if err != nil {
@@ -274,7 +270,7 @@ type result struct {
 	err  error
 }
 
-func (w *world) lockLater(ctx context.Context, opts ...advisory.SessionOption) <-chan result {
+func (w *world) lockLater(ctx context.Context, opts ...advisory.LockerOption) <-chan result {
 	c := make(chan result, 1)
 	go func() {
 		lock, err := w.Lock(ctx, w.key, opts...)
@@ -802,7 +798,7 @@ func lockOneTry(t *testing.T, w *world) {
 }
 
 func lockWithEndedCtx(t *testing.T, w *world) {
-	for _, opts := range [][]advisory.SessionOption{nil, {advisory.MaxWait(0)}, {advisory.MaxWait(time.Hour)}} {
+	for _, opts := range [][]advisory.LockerOption{nil, {advisory.MaxWait(0)}, {advisory.MaxWait(time.Hour)}} {
 		_, err := w.Lock(cancelled(t), w.key, opts...)
 		inVain(t, w, err, advisory.Exclusive, 0)
 		isErr(t, err, context.Canceled)
@@ -1255,17 +1251,17 @@ func badArguments(t *testing.T, w *world) {
 	var nilObserver *recorder
 	for _, v := range []struct {
 		key  advisory.Key
-		opts []advisory.SessionOption
+		opts []advisory.LockerOption
 		is   error
 		says string
 	}{
 		{key: advisory.Key{}, is: advisory.ErrInvalidKey},
 		{key: advisory.Name("account", ""), is: advisory.ErrInvalidKey},
-		{key: w.key, opts: []advisory.SessionOption{advisory.MaxWait(-time.Second)}, says: "MaxWait(-1s)"},
-		{key: w.key, opts: []advisory.SessionOption{locker.HoldAtLeast(-time.Second)}, says: "HoldAtLeast(-1s)"},
-		{key: w.key, opts: []advisory.SessionOption{advisory.Mode(7)}, says: "Mode(7)"},
-		{key: w.key, opts: []advisory.SessionOption{advisory.Shared, nil}, says: "option 2 of 2 is nil"},
-		{key: w.key, opts: []advisory.SessionOption{advisory.WithObserver(nilObserver)}, says: "WithObserver"},
+		{key: w.key, opts: []advisory.LockerOption{advisory.MaxWait(-time.Second)}, says: "MaxWait(-1s)"},
+		{key: w.key, opts: []advisory.LockerOption{locker.HoldAtLeast(-time.Second)}, says: "HoldAtLeast(-1s)"},
+		{key: w.key, opts: []advisory.LockerOption{advisory.Mode(7)}, says: "Mode(7)"},
+		{key: w.key, opts: []advisory.LockerOption{advisory.Shared, nil}, says: "option 2 of 2 is nil"},
+		{key: w.key, opts: []advisory.LockerOption{advisory.WithObserver(nilObserver)}, says: "WithObserver"},
 	} {
 		calls := map[string]func() error{
 			"TryLock": func() error { _, _, err := w.TryLock(t.Context(), v.key, v.opts...); return err },
@@ -1362,7 +1358,7 @@ func isOf(t *testing.T, e advisory.Event, k advisory.Key, m advisory.Mode, label
 func observeHold(t *testing.T, w *world) {
 	for _, m := range modes {
 		r := &recorder{}
-		opts := []advisory.SessionOption{m, advisory.Label("account"), advisory.WithObserver(r)}
+		opts := []advisory.LockerOption{m, advisory.Label("account"), advisory.WithObserver(r)}
 		leave := w.occupy(w.key)
 		c := w.lockLater(t.Context(), opts...)
 		w.waiting(1)
@@ -1400,7 +1396,7 @@ func observeHold(t *testing.T, w *world) {
 
 func observeInVain(t *testing.T, w *world) {
 	r := &recorder{}
-	opts := []advisory.SessionOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(r)}
+	opts := []advisory.LockerOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(r)}
 	leave := w.occupy(w.key)
 	w.TryLock(t.Context(), w.key, opts...)
 	w.TryDo(t.Context(), w.key, func(context.Context) error { return nil }, opts...)

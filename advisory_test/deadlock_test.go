@@ -200,7 +200,7 @@ func (r ring) run(ctx context.Context, p *pool, round int) (took time.Duration, 
 
 // queueUp returns when the writers wait for each key.
 func (r ring) queueUp(ctx context.Context, p *pool, round int, writers *errgroup) error {
-	var opts []advisory.SessionOption
+	var opts []advisory.ConnOption
 	if r.plain {
 		opts = append(opts, sqlconn.PlainWait())
 	}

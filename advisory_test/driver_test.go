@@ -99,28 +99,28 @@ func (p *pool) begin(ctx context.Context, o *sql.TxOptions) (xact.Tx, error) {
 	return p.DB.BeginTx(ctx, o)
 }
 
-func (p *pool) do(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) error {
+func (p *pool) do(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) error {
 	if p.driver.sqlx {
 		return sqlconn.Do(ctx, p.x.Connx, key, func(ctx context.Context, c *sqlx.Conn) error { return fn(ctx, c) }, opts...)
 	}
 	return sqlconn.Do(ctx, p.DB.Conn, key, func(ctx context.Context, c *sql.Conn) error { return fn(ctx, c) }, opts...)
 }
 
-func (p *pool) tryDo(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.SessionOption) (bool, error) {
+func (p *pool) tryDo(ctx context.Context, key advisory.Key, fn func(context.Context, sqlconn.Conn) error, opts ...advisory.ConnOption) (bool, error) {
 	if p.driver.sqlx {
 		return sqlconn.TryDo(ctx, p.x.Connx, key, func(ctx context.Context, c *sqlx.Conn) error { return fn(ctx, c) }, opts...)
 	}
 	return sqlconn.TryDo(ctx, p.DB.Conn, key, func(ctx context.Context, c *sql.Conn) error { return fn(ctx, c) }, opts...)
 }
 
-func (p *pool) txDo(ctx context.Context, key advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) error {
+func (p *pool) txDo(ctx context.Context, key advisory.Key, fn func(context.Context, xact.Tx) error, opts ...xact.BeginOption) error {
 	if p.driver.sqlx {
 		return xact.Do(ctx, p.x.BeginTxx, key, func(ctx context.Context, tx *sqlx.Tx) error { return fn(ctx, tx) }, opts...)
 	}
 	return xact.Do(ctx, p.DB.BeginTx, key, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx) }, opts...)
 }
 
-func (p *pool) txTryDo(ctx context.Context, key advisory.Key, fn func(context.Context, xact.Tx) error, opts ...advisory.TxOption) (bool, error) {
+func (p *pool) txTryDo(ctx context.Context, key advisory.Key, fn func(context.Context, xact.Tx) error, opts ...xact.BeginOption) (bool, error) {
 	if p.driver.sqlx {
 		return xact.TryDo(ctx, p.x.BeginTxx, key, func(ctx context.Context, tx *sqlx.Tx) error { return fn(ctx, tx) }, opts...)
 	}

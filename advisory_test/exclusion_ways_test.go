@@ -27,7 +27,7 @@ var lockWay = way{"Lock", func(ctx context.Context, c *lockCall) error {
 
 var doWay = way{"Do", func(ctx context.Context, c *lockCall) error { return c.l.Do(ctx, c.key, c.under, c.options()...) }}
 
-func maxWait() advisory.Option { return advisory.MaxWait(rand.N(300 * time.Millisecond)) }
+func maxWait() advisory.CallOption { return advisory.MaxWait(rand.N(300 * time.Millisecond)) }
 
 func (c *lockCall) some() []advisory.Key {
 	return []advisory.Key{c.key, contendedKey(), contendedKey()}
@@ -64,7 +64,7 @@ var ways = []way{
 	}},
 	{"Semaphore", func(ctx context.Context, c *lockCall) error {
 		c.mode = advisory.Exclusive
-		lock, err := c.l.Semaphore(advisory.Int64(-1), 3).Acquire(ctx, c.options(maxWait())...)
+		lock, err := c.l.Semaphore(advisory.Int64(-1), 3).Acquire(ctx, maxWait(), advisory.WithObserver(c))
 		return c.took(lock, true, err)
 	}},
 	{"Do on a connection", func(ctx context.Context, c *lockCall) error {

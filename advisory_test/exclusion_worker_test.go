@@ -143,7 +143,7 @@ func contendedKey() advisory.Key {
 	return advisory.Int64(n)
 }
 
-func (c *lockCall) options(more ...advisory.SessionOption) []advisory.SessionOption {
+func (c *lockCall) options(more ...advisory.LockerOption) []advisory.LockerOption {
 	return append(more, c.mode, advisory.WithObserver(c))
 }
 

@@ -3,14 +3,12 @@ package advisory_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/locker"
-	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
 // long is longer than any test.
@@ -51,38 +49,6 @@ func TestShutdownDoesNotWaitLongerThanItsCtx(t *testing.T) {
 			t.Errorf("Shutdown: %v", err)
 		}
 		p.noLocks(t)
-	})
-}
-
-func TestHoldAtLeastIsForALocker(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
-		conn := p.conn(t)
-		ran, derr := p.tryDo(t.Context(), key, func(context.Context, sqlconn.Conn) error { return nil }, long)
-		for what, err := range map[string]error{
-			"TryLock": second(sqlconn.TryLock(t.Context(), conn, key, long)),
-			"Lock":    sqlconn.Lock(t.Context(), conn, key, long),
-			"TryDo":   derr,
-		} {
-			if err == nil || !strings.Contains(err.Error(), "HoldAtLeast") {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if ran {
-			t.Error("it ran")
-		}
-		p.noLocks(t)
-	})
-}
-
-func TestSlotsOfASemaphoreAreExclusive(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p *pool) {
-		sem := p.locker(t).Semaphore(key, 1)
-		if _, ok, err := sem.TryAcquire(t.Context(), advisory.Shared); ok || err == nil {
-			t.Error(ok, err)
-		}
-		if _, err := sem.Acquire(t.Context(), advisory.Shared); err == nil {
-			t.Error("Acquire")
-		}
 	})
 }
 

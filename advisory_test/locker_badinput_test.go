@@ -10,72 +10,73 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/adapt"
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
 // A lockerCall is a call of a Locker, or of what it makes, that takes a lock.
-type lockerCall func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error
+type lockerCall func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error
 
 // plainCalls return a lock; workCalls run fn; manyCalls take several keys.
 var (
 	plainCalls = map[string]lockerCall{
-		"TryLock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"TryLock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.LockerOption) error {
 			lock, ok, err := l.TryLock(ctx, k, opts...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"Lock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Lock": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.LockerOption) error {
 			lock, err := l.Lock(ctx, k, opts...)
 			lock.Unlock()
 			return err
 		},
-		"Semaphore.TryAcquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
-			lock, ok, err := l.Semaphore(k, 3).TryAcquire(ctx, opts...)
+		"Semaphore.TryAcquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.LockerOption) error {
+			lock, ok, err := l.Semaphore(k, 3).TryAcquire(ctx, optionsAs[advisory.SemaphoreOption](opts)...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"Semaphore.Acquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.SessionOption) error {
-			lock, err := l.Semaphore(k, 3).Acquire(ctx, opts...)
+		"Semaphore.Acquire": func(ctx context.Context, l *locker.Locker, k advisory.Key, _ func(context.Context) error, opts ...advisory.LockerOption) error {
+			lock, err := l.Semaphore(k, 3).Acquire(ctx, optionsAs[advisory.SemaphoreOption](opts)...)
 			lock.Unlock()
 			return err
 		},
 	}
 	workCalls = map[string]lockerCall{
-		"TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
 			ran, err := l.TryDo(ctx, k, fn, opts...)
 			return refused(ran, err)
 		},
-		"Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
 			return l.Do(ctx, k, fn, opts...)
 		},
-		"Wrap": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Wrap": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
 			return l.Wrap(k, fn, opts...)(ctx)
 		},
-		"Lead": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
+		"Lead": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
 			return l.Lead(ctx, k, fn, opts...)
 		},
-		"Semaphore.TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
-			ran, err := l.Semaphore(k, 3).TryDo(ctx, fn, opts...)
+		"Semaphore.TryDo": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
+			ran, err := l.Semaphore(k, 3).TryDo(ctx, fn, optionsAs[advisory.SemaphoreOption](opts)...)
 			return refused(ran, err)
 		},
-		"Semaphore.Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.SessionOption) error {
-			return l.Semaphore(k, 3).Do(ctx, fn, opts...)
+		"Semaphore.Do": func(ctx context.Context, l *locker.Locker, k advisory.Key, fn func(context.Context) error, opts ...advisory.LockerOption) error {
+			return l.Semaphore(k, 3).Do(ctx, fn, optionsAs[advisory.SemaphoreOption](opts)...)
 		},
 	}
-	manyCalls = map[string]func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error{
-		"TryLockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+	manyCalls = map[string]func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.LockerOption) error{
+		"TryLockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.LockerOption) error {
 			locks, ok, err := l.TryLockAll(ctx, keys, opts...)
 			return refused(ok && locks.Unlock() == nil, err)
 		},
-		"LockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"LockAll": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.LockerOption) error {
 			locks, err := l.LockAll(ctx, keys, opts...)
 			locks.Unlock()
 			return err
 		},
-		"TryLockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"TryLockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.LockerOption) error {
 			lock, ok, err := l.TryLockAny(ctx, keys, opts...)
 			return refused(ok && lock.Unlock() == nil, err)
 		},
-		"LockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.SessionOption) error {
+		"LockAny": func(ctx context.Context, l *locker.Locker, keys []advisory.Key, opts ...advisory.LockerOption) error {
 			lock, err := l.LockAny(ctx, keys, opts...)
 			lock.Unlock()
 			return err
@@ -91,12 +92,15 @@ func refused(granted bool, err error) error {
 	return err
 }
 
-// everyCall calls each of them with one key, and check with what it returns.
-func everyCall(t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.SessionOption, check func(name string, err error)) {
+// everyCall calls each of them that opts fit with one key, and check with what it returns.
+func everyCall(t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.LockerOption, check func(name string, err error)) {
 	t.Helper()
 	fn := func(context.Context) error { t.Error("fn runs"); return nil }
 	for _, calls := range []map[string]lockerCall{plainCalls, workCalls} {
 		for name, call := range calls {
+			if strings.HasPrefix(name, "Semaphore.") && !optionsFit[advisory.SemaphoreOption](opts) {
+				continue // a Mode
+			}
 			check(name, call(t.Context(), l, k, fn, opts...))
 		}
 	}
@@ -157,7 +161,7 @@ func TestLockerWithOptionsThatMakeNoSense(t *testing.T) {
 // nothingOption is an option of a user's own.
 type nothingOption struct{}
 
-func (*nothingOption) ApplyLocker(*advisory.LockerSettings) {}
+func (*nothingOption) ApplyNew(*option.Locker) {}
 
 func TestLockerWithoutAPool(t *testing.T) {
 	l := locker.New(nil)
@@ -203,14 +207,14 @@ func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
 			}
 		})
 		var nilObserver *recorder
-		for words, opt := range map[string]advisory.SessionOption{
+		for words, opt := range map[string]advisory.LockerOption{
 			"MaxWait(-1ns)":                          advisory.MaxWait(-1),
 			"HoldAtLeast(-2562047h47m16.854775808s)": locker.HoldAtLeast(math.MinInt64),
 			"Mode(2) is not a mode":                  advisory.Mode(2),
 			"option 2 of 2 is nil":                   nil,
 			"WithObserver was given a nil":           advisory.WithObserver(nilObserver),
 		} {
-			everyCall(t, l, key, []advisory.SessionOption{advisory.Label("account"), opt}, func(name string, err error) { says(t, name, err, words) })
+			everyCall(t, l, key, []advisory.LockerOption{advisory.Label("account"), opt}, func(name string, err error) { says(t, name, err, words) })
 		}
 		for name, call := range manyCalls {
 			for _, none := range [][]advisory.Key{nil, {}} {

@@ -33,7 +33,7 @@ func (p *pool) locksNowhere() bool {
 	return st.InUse == 0 && st.OpenConnections <= 1
 }
 
-func lockerTry(t testing.TB, l advisory.Locker, k advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool) {
+func lockerTry(t testing.TB, l advisory.Locker, k advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool) {
 	t.Helper()
 	lock, ok, err := l.TryLock(context.Background(), k, opts...)
 	if err != nil {

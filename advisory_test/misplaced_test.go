@@ -16,29 +16,34 @@ import (
 	"testing"
 )
 
-// Everything that a user can put in the wrong place is to be told by the
-// compiler, not by an error at run time. Each statement below is compiled in
+// The compiler refuses what is out of place, so that no error at run time has to. Each statement below is compiled in
 // the body of a function of these parameters.
 const statementParameters = `
 	ctx context.Context, second time.Duration,
 	db *sql.DB, conn *sql.Conn, tx *sql.Tx,
-	key advisory.Key, l advisory.Locker, observer advisory.Observer`
+	key advisory.Key, l advisory.Locker, sem *locker.Semaphore, observer advisory.Observer`
 
 func TestWhatIsInPlaceCompiles(t *testing.T) {
 	for _, statement := range []string{
-		`var _ advisory.SessionOption = advisory.Label("account")`,
+		`var _ advisory.ConnOption = advisory.Label("account")`,
 		`var _ advisory.TxOption = advisory.Label("account")`,
 		`l.TryLock(ctx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryLock(ctx, conn, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`sqlconn.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, advisory.Shared)`,
 		`sqlconn.Lock(ctx, conn, key, sqlconn.PlainWait())`,
 		`l.Do(ctx, key, nil, locker.HoldAtLeast(second))`,
+		`sem.Acquire(ctx, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
+		`sem.TryAcquire(ctx, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
+		`sem.Do(ctx, nil, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
+		`sem.TryDo(ctx, nil, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
 		`l = locker.New(db, advisory.WithObserver(observer), locker.WithFencing(), locker.WithFailover(second))`,
 		`l = locktest.New()`,
 		`locktest.New().Occupy(key, advisory.Shared, advisory.Label("account"))`,
 		`xact.TryLock(ctx, tx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`xact.TryLock(ctx, tx, key, xact.AnyIsolation())`,
 		`xact.TryDo(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, xact.TxOptions(&sql.TxOptions{}))`,
+		`xact.Do(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil },
+			xact.TxOptions(&sql.TxOptions{}), xact.AnyIsolation(), advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
 		`xact.TryDo(ctx, conn.BeginTx, key, func(context.Context, *sql.Tx) error { return nil })`,
 	} {
 		if errs := compileStatement(t, statement); len(errs) > 0 {
@@ -49,33 +54,64 @@ func TestWhatIsInPlaceCompiles(t *testing.T) {
 
 func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 	for _, v := range []struct{ statement, want string }{
-		{`l.TryLock(ctx, key, xact.AnyIsolation())`, "missing method ApplySession"},
-		{`l.Do(ctx, key, nil, xact.TxOptions(nil))`, "missing method ApplySession"},
-		{`sqlconn.TryLock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
-		{`sqlconn.Lock(ctx, conn, key, xact.TxOptions(nil))`, "missing method ApplySession"},
-		{`sqlconn.Unlock(ctx, conn, key, xact.AnyIsolation())`, "missing method ApplySession"},
-		{`xact.TryLock(ctx, tx, key, sqlconn.PlainWait())`, "missing method ApplyTx"},
-		{`xact.LockAll(ctx, tx, []advisory.Key{key}, sqlconn.PlainWait())`, "missing method ApplyTx"},
-		{`xact.TryLock(ctx, tx, key, locker.HoldAtLeast(second))`, "missing method ApplyTx"},
-		{`xact.LockAll(ctx, tx, []advisory.Key{key}, locker.HoldAtLeast(second))`, "missing method ApplyTx"},
-		{`xact.Do(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, locker.HoldAtLeast(second))`, "missing method ApplyTx"},
-		{`var _ advisory.Option = sqlconn.PlainWait()`, "missing method ApplyTx"},
-		{`var _ advisory.Option = locker.HoldAtLeast(second)`, "missing method ApplyTx"},
-		{`var _ advisory.Option = xact.AnyIsolation()`, "missing method ApplySession"},
-		{`var _ advisory.ObserverOption = advisory.Shared`, "missing method ApplyLocker"},
+		{`l.TryLock(ctx, key, xact.AnyIsolation())`, "does not implement advisory.LockerOption"},
+		{`l.Do(ctx, key, nil, xact.TxOptions(nil))`, "does not implement advisory.LockerOption"},
+		{`sqlconn.TryLock(ctx, conn, key, xact.AnyIsolation())`, "does not implement advisory.ConnOption"},
+		{`sqlconn.Lock(ctx, conn, key, xact.TxOptions(nil))`, "does not implement advisory.ConnOption"},
+		{`sqlconn.Unlock(ctx, conn, key, xact.AnyIsolation())`, "does not implement advisory.ConnOption"},
+		{`xact.TryLock(ctx, tx, key, sqlconn.PlainWait())`, "does not implement advisory.TxOption"},
+		{`xact.LockAll(ctx, tx, []advisory.Key{key}, sqlconn.PlainWait())`, "does not implement advisory.TxOption"},
+		{`xact.TryLock(ctx, tx, key, locker.HoldAtLeast(second))`, "does not implement advisory.TxOption"},
+		{`xact.LockAll(ctx, tx, []advisory.Key{key}, locker.HoldAtLeast(second))`, "does not implement advisory.TxOption"},
+		{`xact.Do(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, locker.HoldAtLeast(second))`, "does not implement xact.BeginOption"},
+		{`var _ advisory.Option = sqlconn.PlainWait()`, "does not implement advisory.Option"},
+		{`var _ advisory.Option = locker.HoldAtLeast(second)`, "does not implement advisory.Option"},
+		{`var _ advisory.Option = xact.AnyIsolation()`, "does not implement advisory.Option"},
+		{`var _ advisory.ObserverOption = advisory.Shared`, "does not implement advisory.ObserverOption"},
+
+		// TxOptions are for a transaction to begin.
+		{`xact.Lock(ctx, tx, key, xact.TxOptions(nil))`, "does not implement advisory.TxOption"},
+		{`xact.TryLock(ctx, tx, key, xact.TxOptions(nil))`, "does not implement advisory.TxOption"},
+		{`xact.LockAll(ctx, tx, []advisory.Key{key}, xact.TxOptions(nil))`, "does not implement advisory.TxOption"},
+		{`xact.TryLockAll(ctx, tx, []advisory.Key{key}, xact.TxOptions(nil))`, "does not implement advisory.TxOption"},
+		{`xact.TryLockAny(ctx, tx, []advisory.Key{key}, xact.TxOptions(nil))`, "does not implement advisory.TxOption"},
+
+		// HoldAtLeast is for a Locker and a Semaphore, whose slots are exclusive.
+		{`sqlconn.Lock(ctx, conn, key, locker.HoldAtLeast(second))`, "does not implement advisory.ConnOption"},
+		{`sqlconn.TryLock(ctx, conn, key, locker.HoldAtLeast(second))`, "does not implement advisory.ConnOption"},
+		{`sqlconn.Unlock(ctx, conn, key, locker.HoldAtLeast(second))`, "does not implement advisory.ConnOption"},
+		{`sqlconn.Do(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, locker.HoldAtLeast(second))`, "does not implement advisory.ConnOption"},
+		{`sqlconn.TryDo(ctx, db.Conn, key, func(context.Context, *sql.Conn) error { return nil }, locker.HoldAtLeast(second))`, "does not implement advisory.ConnOption"},
+		{`sem.Acquire(ctx, advisory.Shared)`, "does not implement advisory.SemaphoreOption"},
+		{`sem.TryAcquire(ctx, advisory.Shared)`, "does not implement advisory.SemaphoreOption"},
+		{`sem.Do(ctx, nil, advisory.Shared)`, "does not implement advisory.SemaphoreOption"},
+		{`sem.TryDo(ctx, nil, advisory.Shared)`, "does not implement advisory.SemaphoreOption"},
+		{`sem.Acquire(ctx, xact.AnyIsolation())`, "does not implement advisory.SemaphoreOption"},
+
+		// PlainWait is for a connection of the caller's.
+		{`l.Lock(ctx, key, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`l.Do(ctx, key, nil, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`l.(*locker.Locker).LockAll(ctx, []advisory.Key{key}, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`l.(*locker.Locker).LockAny(ctx, []advisory.Key{key}, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`l.(*locker.Locker).Lead(ctx, key, nil, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`l.(*locker.Locker).Wrap(key, nil, sqlconn.PlainWait())`, "does not implement advisory.LockerOption"},
+		{`sem.Acquire(ctx, sqlconn.PlainWait())`, "does not implement advisory.SemaphoreOption"},
 
 		// What is for a call is not for a Locker, nor the other way round.
-		{`locker.New(db, advisory.Shared)`, "missing method ApplyLocker"},
-		{`locker.New(db, advisory.MaxWait(second))`, "missing method ApplyLocker"},
-		{`locker.New(db, advisory.Label("account"))`, "missing method ApplyLocker"},
-		{`locker.New(db, locker.HoldAtLeast(second))`, "missing method ApplyLocker"},
-		{`locker.New(db, sqlconn.PlainWait())`, "missing method ApplyLocker"},
-		{`locker.New(db, xact.AnyIsolation())`, "missing method ApplyLocker"},
-		{`l.TryLock(ctx, key, locker.WithFencing())`, "missing method ApplySession"},
-		{`l.Do(ctx, key, nil, locker.WithFailover(second))`, "missing method ApplySession"},
-		{`sqlconn.Lock(ctx, conn, key, locker.WithMaxConns(2))`, "missing method ApplySession"},
-		{`xact.Lock(ctx, tx, key, locker.WithHeartbeat(second))`, "missing method ApplyTx"},
-		{`locktest.New().Occupy(key, locker.HoldAtLeast(second))`, "missing method ApplyTx"},
+		{`locker.New(db, advisory.Shared)`, "does not implement locker.Option"},
+		{`locker.New(db, advisory.MaxWait(second))`, "does not implement locker.Option"},
+		{`locker.New(db, advisory.Label("account"))`, "does not implement locker.Option"},
+		{`locker.New(db, locker.HoldAtLeast(second))`, "does not implement locker.Option"},
+		{`locker.New(db, sqlconn.PlainWait())`, "does not implement locker.Option"},
+		{`locker.New(db, xact.AnyIsolation())`, "does not implement locker.Option"},
+		{`l.TryLock(ctx, key, locker.WithFencing())`, "does not implement advisory.LockerOption"},
+		{`l.Do(ctx, key, nil, locker.WithFailover(second))`, "does not implement advisory.LockerOption"},
+		{`sqlconn.Lock(ctx, conn, key, locker.WithMaxConns(2))`, "does not implement advisory.ConnOption"},
+		{`xact.Lock(ctx, tx, key, locker.WithHeartbeat(second))`, "does not implement advisory.TxOption"},
+		{`sem.Acquire(ctx, locker.WithFencing())`, "does not implement advisory.SemaphoreOption"},
+		{`sqlconn.TryLock(ctx, conn, key, locker.WithApplicationName("x"))`, "does not implement advisory.ConnOption"},
+		{`xact.Do(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, locker.WithoutServerCheck())`, "does not implement xact.BeginOption"},
+		{`locktest.New().Occupy(key, locker.HoldAtLeast(second))`, "does not implement advisory.Option"},
 
 		// A pool is no session, and no transaction; nor is one the other.
 		{`sqlconn.TryLock(ctx, db, key)`, "*sql.DB does not implement sqlconn.Conn"},
@@ -131,7 +167,8 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 // they and those that they import export.
 var exportFiles = sync.OnceValues(func() (map[string]string, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact")
+		modulePath+"/advisory", modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact",
+		modulePath+"/adapt", modulePath+"/inspect", modulePath+"/interop")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

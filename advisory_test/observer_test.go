@@ -166,7 +166,7 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 			})
 			return keys
 		}
-		observed := func(call func(advisory.SessionOption), kinds ...advisory.EventKind) []advisory.Event {
+		observed := func(call func(advisory.ObserverOption), kinds ...advisory.EventKind) []advisory.Event {
 			t.Helper()
 			var r recorder
 			call(advisory.WithObserver(&r))
@@ -174,7 +174,7 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 		}
 		A, R, N := advisory.Acquired, advisory.Released, advisory.NotAcquired
 
-		events := observed(func(o advisory.SessionOption) {
+		events := observed(func(o advisory.ObserverOption) {
 			locks, _, err := l.TryLockAll(t.Context(), keys, o)
 			if err != nil {
 				t.Error(err)
@@ -186,18 +186,18 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 		}
 
 		taken, _ := lockerTry(t, other, keys[0])
-		events = observed(func(o advisory.SessionOption) { l.TryLockAll(t.Context(), keys[:2], o) }, N, A, R)
+		events = observed(func(o advisory.ObserverOption) { l.TryLockAll(t.Context(), keys[:2], o) }, N, A, R)
 		if !slices.Equal(keysOf(events), []advisory.Key{keys[0], keys[1], keys[1]}) || events[0].Err != nil {
 			t.Errorf("%+v", events)
 		}
 		// A first try of a wait is no event.
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			l.LockAll(t.Context(), keys[:1], o, advisory.MaxWait(20*time.Millisecond))
 		}, N)
 		if e := events[0]; e.Key != keys[0] || !errors.Is(e.Err, advisory.ErrNotAcquired) {
 			t.Errorf("%+v", events)
 		}
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			got := make(chan advisory.Locks)
 			go func() {
 				locks, err := l.LockAll(context.Background(), keys[:1], o)
@@ -216,7 +216,7 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 		}
 
 		taken, _ = lockerTry(t, other, keys[0])
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			lock, err := l.LockAny(t.Context(), keys, o)
 			if err != nil {
 				t.Error(err)
@@ -226,7 +226,7 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 		if events[0].Key != keys[1] || events[1].Key != keys[1] {
 			t.Errorf("%+v", events)
 		}
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			l.TryLockAny(t.Context(), keys[:1], o)
 			l.LockAny(t.Context(), keys[:1], o, advisory.MaxWait(0))
 			l.LockAny(t.Context(), keys[:1], o, advisory.MaxWait(20*time.Millisecond))
@@ -237,13 +237,13 @@ func TestObserverOfCallsForSeveralKeys(t *testing.T) {
 		}
 		release(t, taken)
 
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			l.Semaphore(key, 3).Do(t.Context(), func(context.Context) error { return nil }, o, advisory.Label("slot"))
 		}, A, R)
 		if events[0].Key == key || events[0].Key != events[1].Key || events[0].Label != "slot" {
 			t.Errorf("%+v", events)
 		}
-		events = observed(func(o advisory.SessionOption) {
+		events = observed(func(o advisory.ObserverOption) {
 			l.Lead(t.Context(), key, func(context.Context) error { return nil }, o)
 			l.Wrap(key, func(context.Context) error { return nil }, o)(t.Context())
 		}, A, R, A, R)
@@ -257,7 +257,7 @@ func TestObserverOfCallsOnAConn(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		a, b := p.conn(t), p.conn(t)
 		var r recorder
-		opts := []advisory.SessionOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(&r)}
+		opts := []advisory.ConnOption{advisory.Shared, advisory.Label("account"), advisory.WithObserver(&r)}
 		tryLock(t, a, key, opts...)
 		unlock(t, a, key, opts...)
 		if err := sqlconn.Lock(t.Context(), a, key, opts...); err != nil {
@@ -314,11 +314,11 @@ func TestObserverOfCallsInATransaction(t *testing.T) {
 		xact.Lock(ctx, tx, key, append(opts, advisory.MaxWait(20*time.Millisecond))...)
 		tx.Rollback()
 		unlock(t, conn, key)
-		p.txDo(ctx, key, func(context.Context, xact.Tx) error { time.Sleep(20 * time.Millisecond); return nil }, opts...)
-		p.txTryDo(ctx, key, func(context.Context, xact.Tx) error { return errors.New("it fails") }, opts...)
+		p.txDo(ctx, key, func(context.Context, xact.Tx) error { time.Sleep(20 * time.Millisecond); return nil }, optionsAs[xact.BeginOption](opts)...)
+		p.txTryDo(ctx, key, func(context.Context, xact.Tx) error { return errors.New("it fails") }, optionsAs[xact.BeginOption](opts)...)
 		func() {
 			defer func() { recover() }()
-			p.txDo(ctx, key, func(context.Context, xact.Tx) error { panic("panic") }, append(opts, xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))...)
+			p.txDo(ctx, key, func(context.Context, xact.Tx) error { panic("panic") }, append(optionsAs[xact.BeginOption](opts), xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelSerializable}))...)
 		}()
 		A, R, N := advisory.Acquired, advisory.Released, advisory.NotAcquired
 		events := r.are(t, A, A, A, N, N, A, R, A, R, A, R)

@@ -54,7 +54,7 @@ func waitOnConn(s *seat) error { return s.waitOnConn() }
 // waitPlainly leaves deadlocks to the server.
 func waitPlainly(s *seat) error { return s.waitOnConn(sqlconn.PlainWait()) }
 
-func (s *seat) waitOnConn(opts ...advisory.SessionOption) error {
+func (s *seat) waitOnConn(opts ...advisory.ConnOption) error {
 	conn, err := s.pin(s.ctx)
 	if err != nil {
 		return err

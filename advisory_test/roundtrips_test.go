@@ -116,7 +116,7 @@ func withAndWithoutDeadline(f func(ctx context.Context, s string)) {
 func TestRoundTripsOnAConnection(t *testing.T) {
 	eachDriverMetered(t, func(m meter, p *pool) {
 		withAndWithoutDeadline(func(ctx context.Context, s string) {
-			pair := func(keys []advisory.Key, opts ...advisory.SessionOption) func() {
+			pair := func(keys []advisory.Key, opts ...advisory.ConnOption) func() {
 				return func() {
 					for _, k := range keys {
 						m.is(true)(sqlconn.TryLock(ctx, m.conn, k, opts...))
@@ -280,7 +280,7 @@ func TestRoundTripsOfAWaitThatEnds(t *testing.T) {
 			}
 			return others
 		}
-		onConn := func(opts ...advisory.SessionOption) error {
+		onConn := func(opts ...advisory.ConnOption) error {
 			link.Reset()
 			return sqlconn.Lock(context.Background(), m.conn, key, opts...)
 		}

@@ -25,7 +25,7 @@ var allKeys = []advisory.Key{
 
 var modes = []advisory.Mode{advisory.Exclusive, advisory.Shared}
 
-func tryLock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) bool {
+func tryLock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) bool {
 	t.Helper()
 	ok, err := sqlconn.TryLock(context.Background(), conn, k, opts...)
 	if err != nil {
@@ -34,7 +34,7 @@ func tryLock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.S
 	return ok
 }
 
-func unlock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.SessionOption) {
+func unlock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.ConnOption) {
 	t.Helper()
 	if err := sqlconn.Unlock(context.Background(), conn, k, opts...); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ var claimants = func() (all []claimant) {
 		}
 		return ran, err
 	}
-	waits := func(opts ...advisory.SessionOption) func(context.Context, sqlconn.Conn, advisory.Mode) (bool, error) {
+	waits := func(opts ...advisory.ConnOption) func(context.Context, sqlconn.Conn, advisory.Mode) (bool, error) {
 		return func(ctx context.Context, conn sqlconn.Conn, m advisory.Mode) (bool, error) {
 			err := sqlconn.Lock(ctx, conn, key, append(opts, m)...)
 			return release(conn, m, err == nil, err)

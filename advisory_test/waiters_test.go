@@ -26,18 +26,18 @@ var kinds = []waitKind{
 			return err
 		}
 		defer conn.Close()
-		if err := sqlconn.Lock(ctx, conn, k, sessionOptions(opts)...); err != nil {
+		if err := sqlconn.Lock(ctx, conn, k, optionsAs[advisory.ConnOption](opts)...); err != nil {
 			return err
 		}
 		held()
-		return sqlconn.Unlock(ctx, conn, k, sessionOptions(opts)...)
+		return sqlconn.Unlock(ctx, conn, k, optionsAs[advisory.ConnOption](opts)...)
 	}},
 	{"sqlconn.Do", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
-		return p.do(ctx, k, func(context.Context, sqlconn.Conn) error { held(); return nil }, sessionOptions(opts)...)
+		return p.do(ctx, k, func(context.Context, sqlconn.Conn) error { held(); return nil }, optionsAs[advisory.ConnOption](opts)...)
 	}},
 	{"xact.Lock", false, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
 		return inOwnTx(p, func(tx xact.Tx) error {
-			err := xact.Lock(ctx, tx, k, txOptions(opts)...)
+			err := xact.Lock(ctx, tx, k, optionsAs[advisory.TxOption](opts)...)
 			return afterLock(tx, err, held)
 		})
 	}},
@@ -45,16 +45,16 @@ var kinds = []waitKind{
 		keys := []advisory.Key{advisory.Int64(-1 << 63), k} // the least is always the first
 		opts = append(opts, advisory.Shared)
 		return inOwnTx(p, func(tx xact.Tx) error {
-			err := xact.LockAll(ctx, tx, keys, txOptions(opts)...)
+			err := xact.LockAll(ctx, tx, keys, optionsAs[advisory.TxOption](opts)...)
 			return afterLock(tx, err, held)
 		})
 	}},
 	{"xact.Do", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
-		return p.txDo(ctx, k, func(context.Context, xact.Tx) error { held(); return nil }, txOptions(opts)...)
+		return p.txDo(ctx, k, func(context.Context, xact.Tx) error { held(); return nil }, optionsAs[xact.BeginOption](opts)...)
 	}},
 	{"xact.Do, repeatable read", true, func(ctx context.Context, p *pool, k advisory.Key, held func(), opts ...advisory.Option) error {
 		return p.txDo(ctx, k, func(context.Context, xact.Tx) error { held(); return nil },
-			append(txOptions(opts), xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelRepeatableRead}))...)
+			append(optionsAs[xact.BeginOption](opts), xact.TxOptions(&sql.TxOptions{Isolation: sql.LevelRepeatableRead}))...)
 	}},
 }
 
@@ -68,20 +68,6 @@ func afterLock(tx xact.Tx, err error, held func()) error {
 		return fmt.Errorf("the transaction is not usable (%w) after: %w", uerr, err)
 	}
 	return err
-}
-
-func sessionOptions(opts []advisory.Option) (s []advisory.SessionOption) {
-	for _, o := range opts {
-		s = append(s, o)
-	}
-	return s
-}
-
-func txOptions(opts []advisory.Option) (s []advisory.TxOption) {
-	for _, o := range opts {
-		s = append(s, o)
-	}
-	return s
 }
 
 // inOwnTx commits. The transaction does not end with any context.

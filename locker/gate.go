@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // handOverFor is for how long, after the server granted a lock, this process may hand
@@ -53,7 +54,7 @@ type hold struct {
 type request struct {
 	gate     *gate
 	ctx      context.Context
-	settings advisory.Settings
+	settings settings.Call
 	once     bool   // a try
 	claim    *claim // shared with requests of which only one is to be granted; may be nil
 	settled  bool

@@ -30,7 +30,7 @@ func TestLossWhileKeysAreGivenBack(t *testing.T) {
 					}
 				}
 			})
-			opts := []advisory.SessionOption{locker.HoldAtLeast(time.Minute), advisory.WithObserver(observer), advisory.MaxWait(10 * time.Second)}
+			opts := []advisory.LockerOption{locker.HoldAtLeast(time.Minute), advisory.WithObserver(observer), advisory.MaxWait(10 * time.Second)}
 			if try {
 				locks, ok, err := l.TryLockAll(context.Background(), keys, opts[:2]...)
 				if ok || len(locks) != 0 || err != nil {

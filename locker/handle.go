@@ -9,6 +9,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // A handle is one caller's hold of a lock: the [advisory.Lock] of a Locker. Its hold is
@@ -19,7 +20,7 @@ type handle struct {
 	token    uint64
 	local    bool // got inside the process
 	since    time.Time
-	settings advisory.Settings
+	settings settings.Call
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 

@@ -20,7 +20,7 @@ import (
 //
 // Between a loss of which the server learns first and the end of fn's ctx there may be a
 // heartbeat in which another leads already; only a fencing token covers that.
-func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, errNilFn)
 	}

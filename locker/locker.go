@@ -12,6 +12,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/option"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -33,7 +36,7 @@ import (
 // on any connection that fails.
 type Locker struct {
 	db       *sql.DB
-	settings advisory.LockerSettings
+	settings option.Locker
 	times    times
 	bad      error // the options are wrong: every call says so
 
@@ -96,14 +99,14 @@ func (l *Locker) frontSession() (*session, error) {
 }
 
 // ready looks at the arguments of a call.
-func (l *Locker) ready(opts []advisory.SessionOption, keys ...advisory.Key) (advisory.Settings, error) {
+func (l *Locker) ready(opts []advisory.LockerOption, keys ...advisory.Key) (settings.Call, error) {
 	if l.gates == nil {
-		return advisory.Settings{}, errors.New("a Locker is made by locker.New")
+		return settings.Call{}, errors.New("a Locker is made by locker.New")
 	}
 	if l.bad != nil {
-		return advisory.Settings{}, l.bad
+		return settings.Call{}, l.bad
 	}
-	s, err := advisory.SessionSettings(opts...)
+	s, err := settings.Locker(opts)
 	if err != nil {
 		return s, err
 	}
@@ -124,7 +127,7 @@ func notUnder(ctx context.Context, key advisory.Key) error {
 	if ctx.Err() != nil {
 		return bound.Cause(ctx)
 	}
-	if advisory.Under(ctx, key) {
+	if under.Holds(ctx, key) {
 		return fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
 	}
 	return nil
@@ -132,18 +135,18 @@ func notUnder(ctx context.Context, key advisory.Key) error {
 
 // TryLock makes one try. It is no round trip if this process has the key, and shares one
 // with all others that ask at the same time if not.
-func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
+func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
 	h, err := l.acquire(ctx, time.Now(), "try lock", key, opts, true)
 	return h, h.hold != nil, err
 }
 
 // Lock waits until it has the lock.
-func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
+func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	return l.acquire(ctx, time.Now(), "lock", key, opts, false)
 }
 
 // acquire returns the lock, or one that holds nothing.
-func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*handle, error) {
+func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*handle, error) {
 	s, err := l.ready(opts, key)
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
@@ -283,7 +286,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 }
 
 // TryDo runs fn under the lock if the key is free.
-func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) (ran bool, err error) {
+func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) (ran bool, err error) {
 	if fn == nil {
 		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
 	}
@@ -295,7 +298,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 }
 
 // Do waits for the lock and runs fn under it.
-func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
 		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
 	}
@@ -310,7 +313,7 @@ var errNilFn = errors.New("fn is nil")
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
 func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(advisory.NewContext(ctx, h))
+	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
 	defer func() {
 		stop()
@@ -333,10 +336,10 @@ func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err er
 // Wrap returns a job function that runs fn under the lock, or returns an error that is
 // [advisory.ErrNotAcquired] if the key is not free, at once or within [advisory.MaxWait]:
 // middleware for schedulers.
-func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) func(ctx context.Context) error {
+func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		opts := opts
-		if s, err := advisory.SessionSettings(opts...); err == nil && s.MaxWait == nil {
+		if s, err := settings.Locker(opts); err == nil && s.MaxWait == nil {
 			opts = append(opts[:len(opts):len(opts)], advisory.MaxWait(0))
 		}
 		return l.Do(ctx, key, fn, opts...)
@@ -523,22 +526,28 @@ func (l *Locker) end(ctx context.Context) error {
 }
 
 // observer returns the Observer of a call, else that of the Locker, else nil.
-func (l *Locker) observer(s advisory.Settings) advisory.Observer {
+func (l *Locker) observer(s settings.Call) advisory.Observer {
 	if s.Observer != nil {
 		return s.Observer
 	}
-	return l.settings.Observer
+	return l.wide()
+}
+
+// wide returns the Observer of the Locker, or nil.
+func (l *Locker) wide() advisory.Observer {
+	o, _ := l.settings.Observer.(advisory.Observer)
+	return o
 }
 
 func (l *Locker) observe(e advisory.Event) {
-	if o := l.settings.Observer; o != nil {
+	if o := l.wide(); o != nil {
 		o.Observe(context.Background(), e)
 	}
 }
 
 // tell tells how a call ended: with h, or without if that is nil. If the Observer panics
 // nobody learns that the lock is held, and it is released.
-func (l *Locker) tell(ctx context.Context, s advisory.Settings, key advisory.Key, h *handle, start time.Time, err error) {
+func (l *Locker) tell(ctx context.Context, s settings.Call, key advisory.Key, h *handle, start time.Time, err error) {
 	o := l.observer(s)
 	if o == nil {
 		return

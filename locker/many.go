@@ -10,13 +10,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
 // TryLockAll makes one try for all of the keys, in one round trip: all or nothing. A key
 // may be given twice; it is taken once. Between its answer and its giving back what
 // it got in vain, others may find those keys taken.
-func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Locks, bool, error) {
+func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
 	locks, missing, err := l.takeAll(ctx, ctx, time.Now(), "try lock all of", keys, opts, false)
 	if err != nil || missing < len(keys) {
@@ -40,11 +42,11 @@ func giveBack(locks advisory.Locks) {
 // LockAll waits until it has all of the keys. It takes them in one order for all callers,
 // and while it waits for one it holds only such as come before: so two LockAll never
 // wait for each other. If the wait ends before, it holds nothing.
-func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (all advisory.Locks, err error) {
+func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (all advisory.Locks, err error) {
 	const op = "lock all of"
 	start := time.Now()
 	keys = lockfn.Sorted(keys)
-	s, err := advisory.SessionSettings(opts...)
+	s, err := settings.Locker(opts)
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
@@ -94,7 +96,7 @@ func first(keys []advisory.Key) advisory.Key {
 // takeAll tries all keys at once. It returns the locks up to the first that is missing,
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
-func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
+func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.LockerOption, waits bool) (locks advisory.Locks, missing int, err error) {
 	s, err := l.ready(opts, keys...)
 	for _, k := range keys {
 		if err == nil {
@@ -156,7 +158,7 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 }
 
 // TryLockAny tries the keys in the given order until one is free, in one round trip.
-func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
+func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
 	const op = "try lock any of"
 	start := time.Now()
 	s, keys, err := l.readyAny(ctx, keys, opts)
@@ -175,7 +177,7 @@ func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...ad
 // LockAny waits until it has one of the keys: the first that is free. If several become
 // free at once it may get more than one for a moment, in which a try of another finds
 // them taken.
-func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
+func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	const op = "lock any of"
 	start := time.Now()
 	s, keys, err := l.readyAny(ctx, keys, opts)
@@ -201,12 +203,12 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 }
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
-func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.SessionOption) (advisory.Settings, []advisory.Key, error) {
+func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.LockerOption) (settings.Call, []advisory.Key, error) {
 	s, err := l.ready(opts, keys...)
 	if err != nil {
 		return s, keys, err
 	}
-	others := slices.DeleteFunc(slices.Clone(keys), func(k advisory.Key) bool { return advisory.Under(ctx, k) })
+	others := slices.DeleteFunc(slices.Clone(keys), func(k advisory.Key) bool { return under.Holds(ctx, k) })
 	if len(others) == 0 {
 		return s, keys, notUnder(context.WithoutCancel(ctx), keys[0])
 	}
@@ -214,7 +216,7 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 }
 
 // tryAny takes the first key that is free, or none.
-func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings) (*handle, error) {
+func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call) (*handle, error) {
 	start := time.Now()
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
@@ -238,7 +240,7 @@ func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s advis
 // is none such. again: it should be asked once more if that is of no avail, since
 // statements about others of the keys were under way; it has waited for one if there
 // was nothing to ask for.
-func (l *Locker) askAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings) (r *request, again bool, err error) {
+func (l *Locker) askAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call) (r *request, again bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != nil {
@@ -333,7 +335,7 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 }
 
 // waitAny waits in the queues of all of the keys at once.
-func (l *Locker) waitAny(ctx, limit context.Context, keys []advisory.Key, s advisory.Settings, start time.Time) (*handle, error) {
+func (l *Locker) waitAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call, start time.Time) (*handle, error) {
 	c := &claim{done: make(chan struct{})}
 	keys = lockfn.Sorted(keys)
 	var rs []*request

@@ -9,41 +9,41 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/option"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// A Option fits [New]. Options of a call do not; [advisory.WithObserver]
-// fits both.
+// An Option fits [New]. Of the options of a call only [advisory.WithObserver] is one.
 type Option interface {
-	ApplyLocker(*advisory.LockerSettings)
+	ApplyNew(*option.Locker)
 }
 
-type option func(*advisory.LockerSettings)
+type newOption func(*option.Locker)
 
-func (f option) ApplyLocker(s *advisory.LockerSettings) { f(s) }
+func (f newOption) ApplyNew(l *option.Locker) { f(l) }
 
-// WithFailover sets the time within which the lock of a holder that vanished without a
-// word is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
+// WithFailover sets the time within which the lock of a holder that vanished is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
 // Context has ended before that, by a stop margin of at least a second.
 func WithFailover(d time.Duration) Option {
-	return option(func(s *advisory.LockerSettings) { s.Failover = d })
+	return newOption(func(s *option.Locker) { s.Failover = d })
 }
 
 // WithHeartbeat sets how often a session is pinged; 500 ms by default, and less than
 // a second, since the pings also keep waits out of the way of others.
 func WithHeartbeat(d time.Duration) Option {
-	return option(func(s *advisory.LockerSettings) { s.Heartbeat = d })
+	return newOption(func(s *option.Locker) { s.Heartbeat = d })
 }
 
 // WithFencing gives each hold a fencing token: [advisory.Lock].Token. Each token
 // assigns a transaction id and flushes the write-ahead log.
 func WithFencing() Option {
-	return option(func(s *advisory.LockerSettings) { s.Fencing = true })
+	return newOption(func(s *option.Locker) { s.Fencing = true })
 }
 
 // WithMaxConns sets how many connections the Locker may use; 4 by default, and at
 // least 2, of which one takes locks that are free and the others wait.
 func WithMaxConns(n int) Option {
-	return option(func(s *advisory.LockerSettings) { s.MaxConns = n })
+	return newOption(func(s *option.Locker) { s.MaxConns = n })
 }
 
 // WithApplicationName sets application_name of the Locker's sessions, by which others
@@ -51,29 +51,30 @@ func WithMaxConns(n int) Option {
 // A name with a NUL byte, or that is not valid UTF-8, is an error of [Locker.Ping] and
 // of each call.
 func WithApplicationName(name string) Option {
-	return option(func(s *advisory.LockerSettings) { s.ApplicationName = name })
+	return newOption(func(s *option.Locker) { s.ApplicationName = name })
 }
 
 // WithoutServerCheck skips the check before a pool's first lock, some round trips on two
 // connections, that no pooler in between hands the sessions of the server to several
-// clients. A hot standby, and a server that is not PostgreSQL, are refused all the same.
+// clients. The Locker still refuses a hot standby and a server that is not PostgreSQL.
 func WithoutServerCheck() Option {
-	return option(func(s *advisory.LockerSettings) { s.NoServerCheck = true })
+	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }
 
 // HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
 // so that a short job is not run again by a node whose clock is behind. Unlock then
 // returns at once and the release happens in the background; Do, TryDo, Shutdown and
-// Close wait for it. It is for the calls of a [Locker].
+// Close wait for it. It fits the calls of a [Locker] and of a [Semaphore].
 //
 // The end of ctx does not cut it short: Do returns when the time is over. Shutdown
 // with a ctx that ends does, and so does the end of the process, by a crash, os.Exit
 // or log.Fatal, with which its connections are closed.
-func HoldAtLeast(d time.Duration) advisory.SessionOption { return holdAtLeast(d) }
+func HoldAtLeast(d time.Duration) advisory.SemaphoreOption { return holdAtLeast(d) }
 
 type holdAtLeast time.Duration
 
-func (d holdAtLeast) ApplySession(s *advisory.Settings) { s.HoldAtLeast = time.Duration(d) }
+func (d holdAtLeast) ApplyLocker(c *option.Call)    { c.HoldAtLeast = time.Duration(d) }
+func (d holdAtLeast) ApplySemaphore(c *option.Call) { c.HoldAtLeast = time.Duration(d) }
 
 const (
 	defaultFailover  = 15 * time.Second
@@ -101,7 +102,7 @@ type times struct {
 	slice       time.Duration
 }
 
-func timesOf(s advisory.LockerSettings) times {
+func timesOf(s option.Locker) times {
 	t := times{heartbeat: s.Heartbeat, failover: s.Failover, interval: time.Second}
 	t.userTimeout = (s.Failover - s.Heartbeat - time.Second).Truncate(time.Second)
 	t.idle = t.userTimeout - t.interval
@@ -116,7 +117,7 @@ func timesOf(s advisory.LockerSettings) times {
 // a far link takes some ten round trips.
 func (t times) check() time.Duration { return max(t.heartbeat, t.deadline/4) }
 
-func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
+func (t times) settings(s option.Locker) []lockfn.Setting {
 	seconds := func(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
 	list := []lockfn.Setting{
 		{Name: "tcp_keepalives_idle", Value: seconds(t.idle)},
@@ -140,13 +141,13 @@ func (t times) settings(s advisory.LockerSettings) []lockfn.Setting {
 	return list
 }
 
-func lockerSettings(opts []Option) (advisory.LockerSettings, error) {
-	s := advisory.LockerSettings{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
+func lockerSettings(opts []Option) (option.Locker, error) {
+	s := option.Locker{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
 	for i, o := range opts {
 		if given.IsNil(o) {
 			return s, fmt.Errorf("pgadvisory: locker.New: option %d of %d is nil", i+1, len(opts))
 		}
-		o.ApplyLocker(&s)
+		o.ApplyNew(&s)
 	}
 	t := timesOf(s)
 	switch {
@@ -158,12 +159,11 @@ func lockerSettings(opts []Option) (advisory.LockerSettings, error) {
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at most %v", s.Failover, maxFailover)
 	case t.deadline < 2*s.Heartbeat:
 		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
-	case s.Observer != nil && given.IsNil(s.Observer):
-		return s, fmt.Errorf("pgadvisory: WithObserver was given a nil %T", s.Observer)
 	case !utf8.ValidString(s.ApplicationName) || strings.ContainsRune(s.ApplicationName, 0):
 		return s, fmt.Errorf("pgadvisory: WithApplicationName(%.80q): it must be valid UTF-8, without a NUL byte", s.ApplicationName)
 	case s.MaxConns < 2:
 		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
 	}
-	return s, nil
+	o, _ := s.Observer.(advisory.Observer)
+	return s, settings.CheckObserver(o)
 }

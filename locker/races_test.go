@@ -287,16 +287,16 @@ func TestMaxWaitIsNotForATry(t *testing.T) {
 // is for the question who holds them.
 func TestMaxWaitOfSeveralKeys(t *testing.T) {
 	keys := []advisory.Key{advisory.Int64(1), advisory.Int64(2), advisory.Int64(3)}
-	for name, lock := range map[string]func(*locker.Locker, ...advisory.SessionOption) error{
-		"Lock": func(l *locker.Locker, o ...advisory.SessionOption) error {
+	for name, lock := range map[string]func(*locker.Locker, ...advisory.LockerOption) error{
+		"Lock": func(l *locker.Locker, o ...advisory.LockerOption) error {
 			_, err := l.Lock(context.Background(), job, o...)
 			return err
 		},
-		"LockAll": func(l *locker.Locker, o ...advisory.SessionOption) error {
+		"LockAll": func(l *locker.Locker, o ...advisory.LockerOption) error {
 			_, err := l.LockAll(context.Background(), keys, o...)
 			return err
 		},
-		"LockAny": func(l *locker.Locker, o ...advisory.SessionOption) error {
+		"LockAny": func(l *locker.Locker, o ...advisory.LockerOption) error {
 			_, err := l.LockAny(context.Background(), keys, o...)
 			return err
 		},

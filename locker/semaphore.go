@@ -38,46 +38,45 @@ func slotKey(key advisory.Key, i int) advisory.Key {
 }
 
 // shuffled starts with any slot, so that not all who come try the same.
-func (s *Semaphore) shuffled(op string, opts []advisory.SessionOption) ([]advisory.Key, error) {
+func (s *Semaphore) shuffled(op string) ([]advisory.Key, error) {
 	switch {
 	case s.key == (advisory.Key{}):
 		return nil, lockfn.Error(op, s.key, advisory.Exclusive, advisory.ErrInvalidKey)
 	case s.n < 1:
 		return nil, lockfn.Error(op, s.key, advisory.Exclusive, fmt.Errorf("a semaphore of n = %d: it must be at least 1", s.n))
 	}
-	if err := s.exclusive(op, opts); err != nil {
-		return nil, err
-	}
 	start := rand.N(s.n)
 	return append(s.slots[start:len(s.slots):len(s.slots)], s.slots[:start]...), nil
 }
 
-// exclusive tells of [advisory.Shared], with which slots would hold any number.
-func (s *Semaphore) exclusive(op string, opts []advisory.SessionOption) error {
-	set, err := advisory.SessionSettings(opts...)
-	if err == nil && set.Mode != advisory.Exclusive {
-		err = errors.New("a semaphore's slots are exclusive")
+// lockerOptions returns opts as options of the Locker's calls.
+func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
+	list := make([]advisory.LockerOption, len(opts))
+	for i, o := range opts {
+		if o != nil { // else it stays nil, which is an error there
+			list[i] = o
+		}
 	}
-	return lockfn.Error(op, s.key, set.Mode, err)
+	return list
 }
 
 // TryAcquire takes a slot if one is free. The Lock's Key is that of the slot.
-func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
-	slots, err := s.shuffled("try semaphore", opts)
+func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
+	slots, err := s.shuffled("try semaphore")
 	if err != nil {
 		return none(s.key, advisory.Exclusive), false, err
 	}
-	return s.l.TryLockAny(ctx, slots, opts...)
+	return s.l.TryLockAny(ctx, slots, lockerOptions(opts)...)
 }
 
 // Acquire waits for a slot. An [*advisory.NotAcquiredError] has the semaphore's key, and the
 // holder of one slot.
-func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, error) {
-	slots, err := s.shuffled("semaphore", opts)
+func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
+	slots, err := s.shuffled("semaphore")
 	if err != nil {
 		return none(s.key, advisory.Exclusive), err
 	}
-	lock, err := s.l.LockAny(ctx, slots, opts...)
+	lock, err := s.l.LockAny(ctx, slots, lockerOptions(opts)...)
 	if busy, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
 		ours := *busy
 		ours.Key = s.key
@@ -87,7 +86,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SessionOption)
 }
 
 // TryDo runs fn in a slot if one is free.
-func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SessionOption) (ran bool, err error) {
+func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) (ran bool, err error) {
 	if fn == nil {
 		return false, lockfn.Error("try semaphore", s.key, advisory.Exclusive, errNilFn)
 	}
@@ -99,7 +98,7 @@ func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) erro
 }
 
 // Do waits for a slot and runs fn in it.
-func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) error {
 	if fn == nil {
 		return lockfn.Error("semaphore", s.key, advisory.Exclusive, errNilFn)
 	}

@@ -44,7 +44,7 @@ func pooled(t *testing.T, test func(t *testing.T, f *fakeServer, db *sql.DB, l *
 	})
 }
 
-func lock(t *testing.T, l *locker.Locker, key advisory.Key, opts ...advisory.SessionOption) advisory.Lock {
+func lock(t *testing.T, l *locker.Locker, key advisory.Key, opts ...advisory.LockerOption) advisory.Lock {
 	t.Helper()
 	lock, err := l.Lock(context.Background(), key, opts...)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
@@ -140,15 +141,13 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 	return fmt.Errorf("%w on this connection (%v): unlock it first, or was it left by an earlier user of a pooled connection?", advisory.ErrAlreadyHeld, m)
 }
 
-// settings reads the options and checks the key.
-func settings(k advisory.Key, opts []advisory.SessionOption) (advisory.Settings, error) {
-	s, err := advisory.SessionSettings(opts...)
+// read reads the options and checks the key.
+func read(k advisory.Key, opts []advisory.ConnOption) (settings.Call, error) {
+	s, err := settings.Conn(opts)
 	switch {
 	case err != nil:
 	case k == (advisory.Key{}):
 		err = advisory.ErrInvalidKey
-	case s.HoldAtLeast > 0:
-		err = errors.New("HoldAtLeast is for the calls of a Locker")
 	}
 	return s, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
@@ -36,8 +37,8 @@ import (
 //
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
-func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
-	_, err := do(ctx, open, key, fn, opts, func(conn Conn, s advisory.Settings, start time.Time) (bool, error) {
+func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) error {
+	_, err := do(ctx, open, key, fn, opts, func(conn Conn, s settings.Call, start time.Time) (bool, error) {
 		err := lock(ctx, conn, key, s, start)
 		return err == nil, err
 	})
@@ -46,14 +47,14 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 
 // TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
 // the key is not free.
-func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) (ran bool, err error) {
-	return do(ctx, open, key, fn, opts, func(conn Conn, s advisory.Settings, _ time.Time) (bool, error) {
+func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) (ran bool, err error) {
+	return do(ctx, open, key, fn, opts, func(conn Conn, s settings.Call, _ time.Time) (bool, error) {
 		return try(ctx, conn, key, s)
 	})
 }
 
-func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock locking) (ran bool, err error) {
-	s, err := settings(k, opts)
+func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.ConnOption, lock locking) (ran bool, err error) {
+	s, err := read(k, opts)
 	switch {
 	case err != nil:
 	case open == nil:
@@ -82,11 +83,11 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 }
 
 // locking takes the key of a Do on conn.
-type locking func(conn Conn, s advisory.Settings, start time.Time) (granted bool, err error)
+type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, err error)
 
 // doOn is do on conn, which it closes. It returns errAgain if again says so of lock's error:
 // then nothing was taken and fn has not run, so that nothing happens twice.
-func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s advisory.Settings, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
+func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver bound.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	released := false

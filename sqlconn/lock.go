@@ -7,6 +7,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/option"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -28,8 +30,8 @@ import (
 // within three seconds, given that they use one role and track_activities is on.
 // Otherwise errors are those of [TryLock], and an error if pg_cancel_backend was
 // called on the wait.
-func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) error {
-	s, err := settings(key, opts)
+func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
+	s, err := read(key, opts)
 	if err != nil {
 		return lockfn.Error("lock", key, s.Mode, err)
 	}
@@ -40,7 +42,7 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 }
 
 // lock is [Lock] that leaves the event of its end to the caller.
-func lock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings, start time.Time) error {
+func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, start time.Time) error {
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
 	stop := func() {}
@@ -106,11 +108,11 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 // Such a waiter stalls CREATE INDEX CONCURRENTLY, or is killed by it, and
 // keeps VACUUM from removing dead rows. If ctx or [advisory.MaxWait] ends the
 // wait, conn is discarded.
-func PlainWait() advisory.SessionOption { return plainWait{} }
+func PlainWait() advisory.ConnOption { return plainWait{} }
 
 type plainWait struct{}
 
-func (plainWait) ApplySession(s *advisory.Settings) { s.PlainWait = true }
+func (plainWait) ApplyConn(c *option.Call) { c.PlainWait = true }
 
 func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode) error {
 	if err := c.alreadyHeld(k); err != nil {

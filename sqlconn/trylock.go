@@ -7,6 +7,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -20,8 +21,8 @@ import (
 // [advisory.ErrUnsafeServer] on a hot standby, and nothing is tried;
 // [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
 // driver's. Of an error nothing is held.
-func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) (bool, error) {
-	s, err := settings(key, opts)
+func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) (bool, error) {
+	s, err := read(key, opts)
 	if err != nil {
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}
@@ -32,7 +33,7 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 }
 
 // try is [TryLock] that leaves the event of its end to the caller.
-func try(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings) (bool, error) {
+func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (bool, error) {
 	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
 		err = c.attempt(key, func() error {
 			granted, err = c.tryLock(ctx, key, s.Mode)
@@ -81,7 +82,7 @@ func granted(rows int64, err error) (bool, error) {
 }
 
 // observe tells the Observer. If that panics nobody learns that the lock is held.
-func observe(ctx context.Context, conn Conn, k advisory.Key, s advisory.Settings, start time.Time, granted bool, err error) {
+func observe(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
 	told := false
 	defer func() {
 		if granted && !told {

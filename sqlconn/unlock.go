@@ -10,6 +10,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // unlockTime bounds a release whatever its ctx.
@@ -23,8 +24,8 @@ const unlockTime = 5 * time.Second
 // warning. With any other error of the release conn has been discarded, and the lock with
 // it; but if conn was closed before (sql.ErrConnDone), by its Close, it went back to its pool
 // with the lock.
-func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.SessionOption) error {
-	s, err := settings(key, opts)
+func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
+	s, err := read(key, opts)
 	if err != nil {
 		return lockfn.Error("unlock", key, s.Mode, err)
 	}
@@ -34,7 +35,7 @@ func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.S
 // unlock tells the Observer how long the lock was held, if since says it. alone: if a
 // transaction is open on conn it releases nothing, but discards conn, so that what is not
 // committed is rolled back first.
-func unlock(ctx context.Context, conn Conn, key advisory.Key, s advisory.Settings, since time.Time, alone bool) error {
+func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, since time.Time, alone bool) error {
 	text := lockfn.Unlock(key, s.Mode)
 	if alone {
 		text = lockfn.UnlockAlone(key, s.Mode)

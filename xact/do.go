@@ -37,7 +37,7 @@ import (
 // a serialization failure, though rarely, also where all work is under the lock: the
 // server lets go of the lock a moment before it notes that the transaction has ended.
 // Otherwise errors are those of [Lock] and begin.
-func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...advisory.TxOption) error {
+func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) error {
 	_, err := do(ctx, "lock", begin, key, fn, opts, true)
 	return err
 }
@@ -45,13 +45,13 @@ func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (
 // TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
 // the key is not free. With a free key and no work it is three round trips under READ
 // COMMITTED: BEGIN, the try, COMMIT; at the other levels it is four.
-func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...advisory.TxOption) (ran bool, err error) {
+func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) (ran bool, err error) {
 	return do(ctx, "try lock", begin, key, fn, opts, false)
 }
 
-func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.TxOptions) (T, error), k advisory.Key, fn func(context.Context, T) error, opts []advisory.TxOption, waits bool) (ran bool, err error) {
+func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.TxOptions) (T, error), k advisory.Key, fn func(context.Context, T) error, opts []BeginOption, waits bool) (ran bool, err error) {
 	start := time.Now()
-	s, err := settings([]advisory.Key{k}, opts)
+	s, err := read(readBegin, []advisory.Key{k}, opts)
 	switch {
 	case err != nil:
 	case begin == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -26,7 +27,7 @@ type own struct {
 	tx       Tx
 	cancel   context.CancelFunc // of the transaction's context
 	key      advisory.Key
-	settings advisory.Settings
+	settings settings.Call
 	start    time.Time
 	since    time.Time // when it got the lock
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -29,7 +30,7 @@ type Tx interface {
 type call struct {
 	bound.Session
 	caller, limit context.Context
-	settings      advisory.Settings
+	settings      settings.Call
 	start         time.Time
 	owner         held.Owner
 }
@@ -38,13 +39,11 @@ type call struct {
 // returns which keys f took.
 func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
 	start := time.Now()
-	s, err := settings(keys, opts)
+	s, err := read(settings.Tx, keys, opts)
 	switch {
 	case err != nil:
 	case given.IsNil(tx):
 		err = errors.New("tx is nil")
-	case s.TxOptions != nil:
-		err = errors.New("TxOptions are for Do and TryDo: this transaction has begun already")
 	}
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
@@ -84,9 +83,9 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 	return taken, err
 }
 
-// settings reads the options and checks the keys.
-func settings(keys []advisory.Key, opts []advisory.TxOption) (advisory.Settings, error) {
-	s, err := advisory.TxSettings(opts...)
+// read reads the options, by options, and checks the keys.
+func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, opts []O) (settings.Call, error) {
+	s, err := options(opts)
 	if err != nil {
 		return s, err
 	}

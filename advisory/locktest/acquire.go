@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 )
 
 // longWait is after how long the Observer hears of a wait, and then each time that it
@@ -14,7 +16,7 @@ import (
 const longWait = 5 * time.Second
 
 // acquire returns the hold, or one that holds nothing.
-func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.SessionOption, try bool) (*hold, error) {
+func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*hold, error) {
 	start := time.Now()
 	s, err := check(key, opts)
 	if err != nil {
@@ -26,7 +28,7 @@ func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts 
 		err = cause(ctx)
 	case ctx.Err() != nil:
 		err = &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Cause: cause(ctx)}
-	case advisory.Under(ctx, key):
+	case under.Holds(ctx, key):
 		err = fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
 	default:
 		err = l.wait(w, key, try, start)
@@ -102,8 +104,8 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 	}
 }
 
-func check(key advisory.Key, opts []advisory.SessionOption) (advisory.Settings, error) {
-	s, err := advisory.SessionSettings(opts...)
+func check(key advisory.Key, opts []advisory.LockerOption) (settings.Call, error) {
+	s, err := settings.Locker(opts)
 	if err == nil && key.IsZero() {
 		err = advisory.ErrInvalidKey
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 )
 
 // ourPID is what the Locker's server process is said to be. Those of other nodes count
@@ -20,7 +22,7 @@ type hold struct {
 	key      advisory.Key
 	token    uint64
 	since    time.Time
-	settings advisory.Settings
+	settings settings.Call
 	other    bool // another node's
 	pid      int
 	ctx      context.Context
@@ -148,7 +150,7 @@ func (h *hold) Downgrade(ctx context.Context) error {
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
 func (h *hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(advisory.NewContext(ctx, h))
+	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
 	defer func() {
 		stop()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // A line is what there is about one key: who holds it, and who waits for it, first
@@ -20,7 +21,7 @@ type line struct {
 // A waiter is a call that waits.
 type waiter struct {
 	ctx      context.Context
-	settings advisory.Settings
+	settings settings.Call
 	done     chan struct{}
 
 	// From done on.

@@ -32,18 +32,18 @@ var _ advisory.Locker = (*Locker)(nil)
 func New() *Locker { return new(Locker) }
 
 // TryLock makes one try.
-func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
+func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
 	h, err := l.acquire(ctx, "try lock", key, opts, true)
 	return h, h.line != nil, err
 }
 
 // Lock waits until it has the lock.
-func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.SessionOption) (advisory.Lock, error) {
+func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	return l.acquire(ctx, "lock", key, opts, false)
 }
 
 // TryDo runs fn under the lock if the key is free.
-func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) (ran bool, err error) {
+func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) (ran bool, err error) {
 	if fn == nil {
 		return false, failed("try lock", key, advisory.Exclusive, errNilFn)
 	}
@@ -55,7 +55,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 }
 
 // Do waits for the lock and runs fn under it.
-func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.SessionOption) error {
+func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
 		return failed("lock", key, advisory.Exclusive, errNilFn)
 	}
@@ -75,7 +75,7 @@ var errNilFn = errors.New("fn is nil")
 // It is for a key that the other node can have: one that is held already in a way that
 // excludes it is a mistake of the test, and a panic.
 func (l *Locker) Occupy(key advisory.Key, opts ...advisory.Option) (release func()) {
-	session := make([]advisory.SessionOption, len(opts))
+	session := make([]advisory.LockerOption, len(opts))
 	for i, o := range opts {
 		session[i] = o
 	}

@@ -32,7 +32,7 @@ func (k *keep) session() error {
 	defer locker.Close()
 
 	start := time.Now()
-	var calls []advisory.SessionOption
+	var calls []advisory.LockerOption
 	if k.order.Shared {
 		calls = append(calls, advisory.Shared)
 	}

@@ -27,7 +27,7 @@ func (k *keep) transaction() error {
 	}
 	defer db.Close()
 	start := time.Now()
-	var calls []advisory.TxOption
+	var calls []xact.BeginOption
 	if k.order.Shared {
 		calls = append(calls, advisory.Shared)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // Long waits are told to the Observer after longWait, and then each time that the
@@ -14,7 +15,7 @@ const longWait = 5 * time.Second
 // long tells of a wait that comes by now and then. The zero long has told nothing yet.
 type long struct{ next time.Duration }
 
-func (l *long) look(ctx context.Context, o advisory.Observer, k advisory.Key, s advisory.Settings, start time.Time) {
+func (l *long) look(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.Call, start time.Time) {
 	if waited := time.Since(start); o != nil && waited >= max(l.next, longWait) {
 		l.next = 2 * waited
 		o.Observe(ctx, advisory.Event{Kind: advisory.Waiting, Key: k, Mode: s.Mode, Label: s.Label, Waited: waited})
@@ -23,7 +24,7 @@ func (l *long) look(ctx context.Context, o advisory.Observer, k advisory.Key, s 
 
 // Long tells o, if there is one, of a wait that sits still, until stop is called. After
 // stop has returned nothing more is told.
-func Long(ctx context.Context, o advisory.Observer, k advisory.Key, s advisory.Settings, start time.Time) (stop func()) {
+func Long(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.Call, start time.Time) (stop func()) {
 	if o == nil {
 		return func() {}
 	}

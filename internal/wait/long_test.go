@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // A recorder keeps how long the waits have lasted that it is told of.
@@ -35,12 +36,12 @@ func (r *recorder) are(seconds ...int) {
 	}
 }
 
-var settings = advisory.Settings{Mode: advisory.Shared, Label: "account"}
+var ofCall = settings.Call{Mode: advisory.Shared, Label: "account"}
 
 func TestLongWaitIsToldEachTimeThatItHasDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{t: t}
-		stop := Long(t.Context(), r, advisory.Int64(4820), settings, time.Now())
+		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now())
 		time.Sleep(79 * time.Second)
 		stop()
 		time.Sleep(time.Hour)
@@ -53,7 +54,7 @@ func TestLongWaitCountsFromTheBeginningOfTheCall(t *testing.T) {
 		r := &recorder{t: t}
 		start := time.Now()
 		time.Sleep(3 * time.Second)
-		stop := Long(t.Context(), r, advisory.Int64(4820), settings, start)
+		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, start)
 		time.Sleep(2*time.Second + time.Millisecond)
 		stop()
 		r.are(5)
@@ -64,7 +65,7 @@ func TestShortWaitIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{t: t}
 		for range 100 {
-			stop := Long(t.Context(), r, advisory.Int64(4820), settings, time.Now())
+			stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now())
 			time.Sleep(longWait - time.Millisecond)
 			stop()
 			stop()
@@ -78,7 +79,7 @@ func TestShortWaitIsNotTold(t *testing.T) {
 func TestLongWaitIsNotToldAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, resume := make(chan struct{}), make(chan struct{})
-		stop := Long(t.Context(), observerFunc(func() { close(told); <-resume }), advisory.Int64(4820), settings, time.Now())
+		stop := Long(t.Context(), observerFunc(func() { close(told); <-resume }), advisory.Int64(4820), ofCall, time.Now())
 		<-told
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
@@ -99,5 +100,5 @@ type observerFunc func()
 func (f observerFunc) Observe(context.Context, advisory.Event) { f() }
 
 func TestLongWaitWithoutAnObserver(t *testing.T) {
-	Long(t.Context(), nil, advisory.Int64(4820), settings, time.Now())()
+	Long(t.Context(), nil, advisory.Int64(4820), ofCall, time.Now())()
 }

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // Observe tells the Observer, if there is one, how a try or a wait ended.
-func Observe(ctx context.Context, k advisory.Key, s advisory.Settings, start time.Time, granted bool, err error) {
+func Observe(ctx context.Context, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
 	if s.Observer == nil {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 var key = advisory.Int64(4820)
@@ -78,9 +79,9 @@ func (s *server) QueryContext(_ context.Context, text string, _ ...any) (*sql.Ro
 func (s *server) waits() bool { return strings.HasPrefix(s.last, "/*pgadvisory waits") }
 
 // newWait returns a wait on s of which ctx and MaxWait are the bounds.
-func newWait(t *testing.T, s *server, ctx context.Context, opts ...advisory.SessionOption) *Wait {
+func newWait(t *testing.T, s *server, ctx context.Context, opts ...advisory.ConnOption) *Wait {
 	t.Helper()
-	settings, err := advisory.SessionSettings(opts...)
+	settings, err := settings.Conn(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 // A Wait is one call's wait for one key at a time.
@@ -19,7 +20,7 @@ type Wait struct {
 	bound.Session
 	Caller   context.Context // the caller's own
 	Limit    context.Context // ends with the caller's, or after MaxWait
-	Settings advisory.Settings
+	Settings settings.Call
 	Key      advisory.Key
 	Start    time.Time
 	// Before is sent in front of each slice and of each look for a deadlock: it starts
@@ -36,7 +37,7 @@ type Wait struct {
 var ErrCanceled = errors.New("the wait was canceled on the server, by pg_cancel_backend")
 
 // Limit returns ctx bounded by MaxWait, for the wait alone.
-func Limit(ctx context.Context, s advisory.Settings) (context.Context, context.CancelFunc) {
+func Limit(ctx context.Context, s settings.Call) (context.Context, context.CancelFunc) {
 	if s.MaxWait == nil || *s.MaxWait == 0 {
 		return ctx, func() {}
 	}
@@ -44,7 +45,7 @@ func Limit(ctx context.Context, s advisory.Settings) (context.Context, context.C
 }
 
 // OneTry reports whether the options allow for no wait at all.
-func OneTry(s advisory.Settings) bool { return s.MaxWait != nil && *s.MaxWait == 0 }
+func OneTry(s settings.Call) bool { return s.MaxWait != nil && *s.MaxWait == 0 }
 
 // Until calls round until it has the lock or fails. If the wait's time ends first,
 // the error is a *advisory.NotAcquiredError.

@@ -62,7 +62,7 @@ func TestLongWaitEnds(t *testing.T) {
 	const long = 10 * time.Minute
 	errReason := errors.New("the reason")
 	for name, until := range map[string]func(*Wait) error{"slices": inSlices, "tries": byTries} {
-		for by, options := range map[string][]advisory.SessionOption{"MaxWait": {advisory.MaxWait(long)}, "ctx": nil} {
+		for by, options := range map[string][]advisory.ConnOption{"MaxWait": {advisory.MaxWait(long)}, "ctx": nil} {
 			t.Run(name+", "+by, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,0 +1,82 @@
+// Package settings reads the options of a call.
+package settings
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/option"
+)
+
+// A Call is what the options of one call come to.
+type Call struct {
+	Mode     advisory.Mode
+	MaxWait  *time.Duration // nil: until ctx ends
+	Label    string
+	Observer advisory.Observer
+
+	// Of package xact.
+	TxOptions    *sql.TxOptions
+	AnyIsolation bool
+
+	// Of package sqlconn.
+	PlainWait bool
+
+	// Of a Locker.
+	HoldAtLeast time.Duration
+}
+
+// Read reads the options of a call, each by apply, a method of its interface. Of two of a kind the
+// last counts. The error names an option that makes no sense: a nil, a negative time, an unknown
+// Mode. The Call then still has what was read, for the words of the caller's error.
+func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
+	var set option.Call
+	var isNil error
+	for i, o := range opts {
+		if given.IsNil(o) {
+			isNil = fmt.Errorf("pgadvisory: option %d of %d is nil", i+1, len(opts))
+			break
+		}
+		apply(o, &set)
+	}
+	c := Call{
+		Mode: advisory.Mode(set.Mode), MaxWait: set.MaxWait, Label: set.Label,
+		TxOptions: set.TxOptions, AnyIsolation: set.AnyIsolation, PlainWait: set.PlainWait, HoldAtLeast: set.HoldAtLeast,
+	}
+	c.Observer, _ = set.Observer.(advisory.Observer)
+	switch {
+	case isNil != nil:
+		return c, isNil
+	case c.Mode > advisory.Shared:
+		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
+	case c.MaxWait != nil && *c.MaxWait < 0:
+		return c, fmt.Errorf("pgadvisory: MaxWait(%v) is negative", *c.MaxWait)
+	case c.HoldAtLeast < 0:
+		return c, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", c.HoldAtLeast)
+	}
+	return c, CheckObserver(c.Observer)
+}
+
+// CheckObserver returns an error if o is a nil in an interface.
+func CheckObserver(o advisory.Observer) error {
+	if o != nil && given.IsNil(o) {
+		return fmt.Errorf("pgadvisory: WithObserver was given a nil %T", o)
+	}
+	return nil
+}
+
+// Conn reads the options of a call of package sqlconn.
+func Conn(opts []advisory.ConnOption) (Call, error) {
+	return Read(advisory.ConnOption.ApplyConn, opts)
+}
+
+// Tx reads the options of a call of package xact on a transaction that has begun.
+func Tx(opts []advisory.TxOption) (Call, error) { return Read(advisory.TxOption.ApplyTx, opts) }
+
+// Locker reads the options of a call of a Locker.
+func Locker(opts []advisory.LockerOption) (Call, error) {
+	return Read(advisory.LockerOption.ApplyLocker, opts)
+}
