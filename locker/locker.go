@@ -414,7 +414,9 @@ type Stats struct {
 	Waiting  int // callers that wait
 }
 
-// Stats returns the numbers of the moment.
+// Stats returns the numbers of the moment. It looks at each key that is held or waited for: some
+// nanoseconds each, with the mutex held. To count callers as they come and go instead would put
+// a counter into each of the ways in which a request is settled.
 func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

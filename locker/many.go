@@ -28,11 +28,13 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 
 // giveBack releases, at once, locks that were taken in vain.
 func giveBack(locks advisory.Locks) {
-	for _, l := range locks {
-		h := l.(*handle)
-		h.hold.gate.l.mu.Lock() // a loss may be told of just now
-		h.settings.HoldAtLeast = 0
-		h.hold.gate.l.mu.Unlock()
+	for some := range slices.Chunk(locks, chunk) {
+		l := some[0].(*handle).hold.gate.l
+		l.mu.Lock() // an event of a loss may read the settings just now
+		for _, h := range some {
+			h.(*handle).settings.HoldAtLeast = 0
+		}
+		l.mu.Unlock()
 	}
 	locks.Unlock()
 }
