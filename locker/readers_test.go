@@ -48,9 +48,10 @@ func TestReaderTriesBesideAStatement(t *testing.T) {
 			try(100) // beside a token, where there are any
 			wg.Wait()
 			released := make(chan error)
-			go func() { released <- locks.Unlock() }()
-			time.Sleep(5 * time.Millisecond)
+			first := locks
 			locks = nil
+			go func() { released <- first.Unlock() }()
+			time.Sleep(5 * time.Millisecond)
 			try(100) // beside the release
 			wg.Wait()
 			if err := <-released; err != nil {
@@ -213,4 +214,33 @@ func TestReadersWhoJoinAtOnceShareARoundTrip(t *testing.T) {
 		time.Sleep(time.Minute)
 		released(t, f, l, job)
 	}, locker.WithFencing())
+}
+
+// Tries of any of some keys that another process has share the answer to one statement.
+func TestTriesOfTakenKeysShareAnAnswer(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		l.Ping(context.Background())
+		var keys []advisory.Key
+		for i := range 10 {
+			keys = append(keys, advisory.Int64(int64(i)))
+			f.taken(keys[i])
+		}
+		f.set(func() { f.delay = 10 * time.Millisecond })
+		before := len(f.statements(isAnswered))
+		takes(t, "500 tries", 20*time.Millisecond, func() {
+			var wg sync.WaitGroup
+			for range 500 {
+				wg.Go(func() {
+					if _, ok, err := l.TryLockAny(context.Background(), keys); ok || err != nil {
+						t.Error(ok, err)
+					}
+				})
+			}
+			wg.Wait()
+		})
+		if n := len(f.statements(isAnswered)) - before; n > 3 {
+			t.Errorf("%d statements", n)
+		}
+		released(t, f, l)
+	})
 }

@@ -78,8 +78,8 @@ func (s *Semaphore) exclusive(op string, opts []advisory.SessionOption) error {
 }
 
 // TryAcquire takes a slot if one is free. The Lock's Key is that of the slot. The result is false
-// only after each slot was refused: with n of a million that is a thousand statements, in a second
-// or more, for which ctx is looked at after each.
+// only after each slot was refused: with n of a million that is a thousand statements, in two or
+// three seconds. A ctx that ends is noticed between them.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SessionOption) (advisory.Lock, bool, error) {
 	slots, settings, err := s.slots("try semaphore", opts)
 	if slots.n == 0 {
