@@ -14,18 +14,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
 // A fakeServer answers what a Locker sends, at the times that a test wants: real servers
-// have no clock that a test could set. It knows exclusive locks alone, and nothing of what
-// the statements say beyond that.
+// have no clock that a test could set. It knows nothing of what the statements say beyond the
+// locks that they take.
 type fakeServer struct {
 	t testing.TB
 
 	mu       sync.Mutex
 	locks    map[string]*fakeConn
-	freed    chan struct{} // closed when a lock is released
+	readers  map[string]map[*fakeConn]int // how often each has a shared lock
+	wanted   []int64                      // keys that somebody waits for, of shared locks
+	freed    chan struct{}                // closed when a lock is released
 	settings map[string]string
 	sent     []*fakeStatement
 	dialed   []time.Time
@@ -50,7 +53,7 @@ type fakeStatement struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
+	return &fakeServer{t: t, locks: map[string]*fakeConn{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
 }
 
 // open opens a pool.
@@ -132,6 +135,12 @@ func (c *fakeConn) Close() error {
 	if c.closedAt.IsZero() {
 		c.closedAt = time.Now()
 		close(c.closed)
+		for k, readers := range c.f.readers {
+			if readers[c] > 0 {
+				delete(readers, c)
+				c.f.free(k)
+			}
+		}
 		for k, holder := range c.f.locks {
 			if holder == c {
 				c.f.free(k)
@@ -146,6 +155,59 @@ func (f *fakeServer) free(key string) {
 	delete(f.locks, key)
 	close(f.freed)
 	f.freed = make(chan struct{})
+}
+
+// take takes a lock if it is free. The mutex is held.
+func (c *fakeConn) take(key string, shared bool) bool {
+	f := c.f
+	if holder := f.locks[key]; holder != nil && holder != c {
+		return false
+	}
+	if shared {
+		if f.readers[key] == nil {
+			f.readers[key] = map[*fakeConn]int{}
+		}
+		f.readers[key][c]++
+		return true
+	}
+	for reader := range f.readers[key] {
+		if reader != c {
+			return false
+		}
+	}
+	f.locks[key] = c
+	return true
+}
+
+// giveBack releases a lock. The mutex is held.
+func (c *fakeConn) giveBack(key string, shared bool) bool {
+	f := c.f
+	if !shared {
+		if f.locks[key] != c {
+			return false
+		}
+		f.free(key)
+		return true
+	}
+	if f.readers[key][c] == 0 {
+		return false
+	}
+	if f.readers[key][c]--; f.readers[key][c] == 0 {
+		delete(f.readers[key], c)
+		close(f.freed)
+		f.freed = make(chan struct{})
+	}
+	return true
+}
+
+// reading returns how many shared holds of a key there are.
+func (f *fakeServer) reading(key advisory.Key) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, times := range f.readers[key.String()] {
+		n += times
+	}
+	return n
 }
 
 func (c *fakeConn) Prepare(query string) (driver.Stmt, error) { return &fakeStmt{c, query}, nil }
@@ -223,8 +285,8 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		switch {
 		case strings.Contains(query, "SELECT t.i FROM"): // any of some keys
 			for i, key := range strings.Split(listedIn.FindStringSubmatch(query)[1], ",") {
-				if c.f.locks[key] == nil {
-					c.f.locks[key], rows = c, i+1
+				if c.take(key, strings.Contains(query, "_shared")) {
+					rows = i + 1
 					break
 				}
 			}
@@ -271,10 +333,11 @@ func (c *fakeConn) slice(ctx context.Context, s *fakeStatement) (driver.Result, 
 	}
 	for {
 		c.f.mu.Lock()
-		freed := c.f.freed
-		if c.f.mute == nil && !s.answered && c.f.locks[key] == nil {
-			c.f.locks[key], s.answered = c, true
+		freed, transit := c.f.freed, c.f.transit
+		if c.f.mute == nil && !s.answered && c.take(key, strings.Contains(s.text, "_shared")) {
+			s.answered = true
 			c.f.mu.Unlock()
+			time.Sleep(transit)
 			return driver.RowsAffected(lockfn.SliceGranted), nil
 		}
 		if s.answered {
@@ -299,6 +362,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 	s := &fakeStatement{text: query}
 	rows := &fakeRows{}
 	var batch func()
+	var shared []bool
 	if strings.Contains(query, "a.answers") {
 		keys, codes := listed(args[0]), listed(args[1])
 		for _, code := range codes {
@@ -306,11 +370,11 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			if err != nil {
 				return nil, err
 			}
-			s.ops = append(s.ops, lockfn.Op(n/4))
+			s.ops, shared = append(s.ops, lockfn.Op(n/4)), append(shared, n/2%2 == 1)
 		}
 		batch = func() {
 			c.f.tokens++
-			rows.add(int64(c.pid), c.do(s.ops, keys), c.f.tokens)
+			rows.add(int64(c.pid), c.do(s.ops, keys, shared), c.f.tokens)
 		}
 	}
 	err := c.send(ctx, s, func() {
@@ -326,6 +390,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			rows.columns = 6
 		case query == lockfn.Wanted:
 			rows.columns = 4
+			for _, k := range c.f.wanted {
+				rows.add(int64(0), k, int64(1), "")
+			}
 		default:
 			c.f.t.Errorf("unknown: %s", query)
 		}
@@ -338,20 +405,15 @@ func listed(arg driver.NamedValue) []string {
 }
 
 // do does a batch. The mutex is held.
-func (c *fakeConn) do(ops []lockfn.Op, keys []string) string {
+func (c *fakeConn) do(ops []lockfn.Op, keys []string, shared []bool) string {
 	answers := make([]byte, len(ops))
 	for i, op := range ops {
-		holder := c.f.locks[keys[i]]
 		ok := false
 		switch op {
 		case lockfn.OpTry:
-			if ok = holder == nil || holder == c; ok {
-				c.f.locks[keys[i]] = c
-			}
+			ok = c.take(keys[i], shared[i])
 		case lockfn.OpUnlock:
-			if ok = holder == c; ok {
-				c.f.free(keys[i])
-			}
+			ok = c.giveBack(keys[i], shared[i])
 		default:
 			c.f.t.Errorf("unknown: op %d", op)
 		}

@@ -1,12 +1,15 @@
 package locker
 
 import (
+	"container/list"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
@@ -24,14 +27,22 @@ const handOverFor = 50 * time.Millisecond
 type gate struct {
 	l     *Locker
 	key   advisory.Key
-	queue []*request
+	queue line
 	hold  *hold // what this process holds on the server, if anything
 
-	// At most one of these, and only without a hold:
+	// At most one of these, and only without a hold, except as noted:
 	busy   bool     // a statement about the key is under way (with a hold, too)
-	waiter *session // waits on the server for the front
+	waiter *session // waits on the server for the front (with a hold that a reader's try won, too, until its slice ends)
 	polled bool     // is tried now and then for the front
-	listed bool     // is on the list of those that are; it may be there in vain
+	listed bool     // is on the list of those that are, though it may be polled no more
+
+	// asking: a question for readers' tries is under way, while a session waits or the hold is wanted.
+	asking bool
+	// refusedAt has, for each mode, the stamp of the last statement that the server refused: an
+	// answer for all calls that began before it was sent.
+	refusedAt [2]uint64
+	// watched counts the calls that need refusedAt.
+	watched int
 
 	// leaving is where the last user of the hold waits for its end, if a statement
 	// about the key was under way then.
@@ -56,24 +67,28 @@ type request struct {
 	ctx      context.Context
 	settings settings.Call
 	once     bool   // a try
+	stamp    uint64 // when it came: see Locker.stamp
 	claim    *claim // shared with requests of which only one is to be granted; may be nil
 	settled  bool
 	lock     *handle // if it was granted
 	err      error
 	done     chan struct{}
+
+	inAll, inExclusive, inTries *list.Element // its places in the line
 }
 
 // A claim is shared by several requests of one caller. The first that is granted, or
-// fails, ends it.
+// fails, ends it and its ctx.
 type claim struct {
-	won  *request
-	done chan struct{}
+	won    *request
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 func (c *claim) end(r *request) {
 	if c.won == nil {
 		c.won = r
-		close(c.done)
+		c.cancel()
 	}
 }
 
@@ -83,7 +98,7 @@ func (r *request) settle(err error) {
 	}
 	r.settled, r.err = true, err
 	close(r.done)
-	if r.claim != nil && err != nil && !errors.Is(err, errLeft) {
+	if r.claim != nil && err != nil && !r.once && !errors.Is(err, errLeft) {
 		r.claim.end(r)
 	}
 }
@@ -98,37 +113,32 @@ func (l *Locker) gate(k advisory.Key) *gate {
 	return g
 }
 
-// enter queues r, or answers it at once.
+// stamp numbers the calls and the statements in the order in which they come: a statement
+// answers the calls whose stamps are not above its own. The mutex is held.
+func (l *Locker) stamp() uint64 {
+	l.stamps++
+	return l.stamps
+}
+
+// enter queues r, or answers it at once. A try is refused here only if somebody of this process
+// is in the way: who holds the key, or asked for it before, in a mode that excludes r.
 func (g *gate) enter(r *request) {
-	r.gate = g
-	if r.once && (len(g.queue) > 0 || g.hold != nil && !g.hold.fits(r) && !g.busy) {
-		r.settle(nil) // somebody of this process has it, or is before
-		return
+	r.gate, r.stamp = g, g.l.stamp()
+	if r.once && (g.queue.conflicts(r.settings.Mode) || g.hold != nil && !g.busy && excludes(g.hold.mode, r.settings.Mode)) {
+		r.settle(nil)
+	} else {
+		g.queue.push(r)
 	}
-	g.queue = append(g.queue, r)
 	g.advance()
 }
 
 // leave takes r, whose caller does not wait any more, out of the queue.
 func (g *gate) leave(r *request) {
-	for i, q := range g.queue {
-		if q == r {
-			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
-			break
-		}
-	}
+	g.queue.remove(r)
 	if g.waiter != nil && !g.waiter.waitsAs(g) {
 		g.waiter.hurry()
 	}
 	g.advance()
-}
-
-// pop takes the front out of the queue, and keeps nothing of it in memory.
-func (g *gate) pop() {
-	g.queue[0] = nil
-	if g.queue = g.queue[1:]; len(g.queue) == 0 {
-		g.queue = nil
-	}
 }
 
 // fits reports whether r can have its lock by what is held already.
@@ -136,44 +146,139 @@ func (h *hold) fits(r *request) bool {
 	return h.dead == nil && !h.wanted && h.mode == advisory.Shared && r.settings.Mode == advisory.Shared
 }
 
-// advance serves the front of the queue as far as it can be served now.
+// advance serves the queue as far as it can be served now.
 func (g *gate) advance() {
-	for len(g.queue) > 0 && !g.busy {
-		r := g.queue[0]
-		if r.settled || r.claim != nil && r.claim.won != nil {
-			g.pop()
-			r.settle(nil)
-			continue
+	g.advanceFront()
+	g.advanceTries()
+	if g.queue.front() == nil {
+		g.polled = false // it stays listed until the next poll
+		if g.hold == nil && !g.busy && !g.asking && g.waiter == nil && g.watched == 0 && g.l.gates[g.key] == g {
+			delete(g.l.gates, g.key)
 		}
-		if g.hold != nil {
-			if !g.hold.fits(r) {
-				if r.once {
-					g.pop()
-					r.settle(nil)
-					continue
-				}
-				return // until it is released
-			}
+	}
+}
+
+// advanceFront serves the front of the queue.
+func (g *gate) advanceFront() {
+	for r := g.queue.front(); r != nil && !g.busy; r = g.queue.front() {
+		switch {
+		case g.hold != nil && g.hold.fits(r):
 			g.handTo(r)
-			continue
-		}
-		if g.waiter != nil {
+		case g.hold != nil:
+			return // until it is released
+		case g.waiter != nil:
 			if !g.waiter.waitsAs(g) {
 				g.waiter.hurry()
 			}
 			return
+		case g.polled || g.asking:
+			return
+		default:
+			g.try(r)
 		}
-		if g.polled {
+	}
+}
+
+// advanceTries has those tries answered that are not served with the front. What excludes them
+// in this process they were measured by as they came, so they are all of one mode.
+func (g *gate) advanceTries() {
+	r := g.queue.try()
+	switch {
+	case r == nil || g.busy || g.asking:
+	case g.hold != nil && excludes(g.hold.mode, r.settings.Mode):
+		g.refuseTries(r.settings.Mode, g.l.stamps)
+	case g.hold != nil && g.hold.wanted:
+		g.askWhetherWanted()
+	case g.hold != nil:
+	case g.waiter != nil && g.waiter.waitsAs(g) && !g.waiter.hurried:
+		g.askBeside(r.settings.Mode)
+	case g.waiter == nil && g.polled:
+		g.try(g.queue.front()) // now, and not with the next poll
+	}
+}
+
+// refuseTries refuses the tries of that mode that came no later than the stamp.
+func (g *gate) refuseTries(mode advisory.Mode, upTo uint64) {
+	g.failTries(mode, upTo, nil)
+}
+
+func (g *gate) failTries(mode advisory.Mode, upTo uint64, err error) {
+	for r := g.queue.try(); r != nil && r.stamp <= upTo && r.settings.Mode == mode; r = g.queue.try() {
+		g.queue.remove(r)
+		r.settle(err)
+	}
+}
+
+// askWhetherWanted finds out, for readers' tries, whether somebody still waits on the server for
+// the shared lock that is held: the last ping may have been a heartbeat ago.
+func (g *gate) askWhetherWanted() {
+	h, upTo := g.hold, g.l.stamp()
+	g.asking = true
+	wanted := false
+	h.session.submit(&op{
+		query: func(ctx context.Context, conn *sql.Conn) error {
+			wanted = false
+			return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Wanted, nil, func(rows *sql.Rows) error {
+				k, err := lockfn.ScanHeld(rows)
+				wanted = wanted || k.Key == g.key
+				return err
+			})
+		},
+		done: func(_ bool, _ uint64, err error) {
+			g.answeredTries()
+			if g.hold == h && err == nil {
+				h.wanted = wanted
+			}
+			if g.hold == h && h.wanted {
+				g.refusedAt[advisory.Shared] = upTo
+				g.failTries(advisory.Shared, upTo, err)
+			}
+			g.advance()
+		},
+	})
+}
+
+// askBeside tries the key for readers' tries while another session waits for it, whose answer may
+// be on its way. If it is granted, the one that waits waits no more, and what that is granted
+// is given back.
+func (g *gate) askBeside(mode advisory.Mode) {
+	s, err := g.l.frontSession()
+	if err != nil {
+		return // closed: all have been answered
+	}
+	upTo := g.l.stamp()
+	g.asking = true
+	s.submit(&op{tries: 1, req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
+		g.answeredTries()
+		front := g.queue.front()
+		switch {
+		case lockfn.Canceled(err) || errors.Is(err, advisory.ErrLost): // once more
+		case err != nil:
+			g.failTries(mode, upTo, err)
+		case !ok:
+			g.refusedAt[mode] = upTo
+			g.refuseTries(mode, upTo)
+		case g.hold != nil || g.busy || front == nil || front.settings.Mode != mode:
+			s.undo(g.key, mode)
+		default:
+			if g.waiter != nil {
+				g.waiter.hurry()
+			}
+			g.granted(s, mode, token, upTo)
 			return
 		}
-		g.try(r)
-	}
-	if len(g.queue) == 0 {
-		g.polled = false // it stays listed, in vain
-		if g.hold == nil && !g.busy && g.waiter == nil {
-			delete(g.l.gates, g.key)
-		}
-	}
+		g.advance()
+	}})
+}
+
+func (g *gate) answeredTries() {
+	g.asking = false
+	g.l.wakeWatchers()
+}
+
+// undo gives back a lock that the key's gate has no use for: it holds the key on another session.
+func (s *session) undo(key advisory.Key, mode advisory.Mode) {
+	s.submit(&op{req: &lockfn.Request{Op: lockfn.OpUnlock, Key: key, Mode: mode}, done: func(bool, uint64, error) { s.spare() }})
 }
 
 // handTo gives r, which is the front, the lock that is held.
@@ -183,20 +288,33 @@ func (g *gate) handTo(r *request) {
 		g.grant(r, 0, true)
 		return
 	}
-	// A round trip, for a token or a sign of life.
+	// A round trip, for a token of r's own or for proof that the session lives, which readers who have
+	// come by now share.
 	g.busy = true
+	upTo := g.l.stamp()
 	h.session.submit(&op{token: g.l.settings.Fencing, done: func(_ bool, token uint64, err error) {
 		g.idle()
-		if g.hold == h && len(g.queue) > 0 && g.queue[0] == r && !r.settled && (r.claim == nil || r.claim.won == nil) {
+		if g.hold == h {
 			if err == nil {
-				g.grant(r, token, true)
+				g.grantUpTo(upTo, token, true)
 			} else { // the server works, and would say so again
-				g.queue = g.queue[1:]
-				r.settle(err)
+				g.fail(r, err)
 			}
 		}
 		g.resume(err == nil)
 	}})
+}
+
+// grantUpTo grants what is held to the front, if that came no later than the stamp; a shared lock
+// to all readers who did, up to the first writer, unless each needs a token of its own.
+func (g *gate) grantUpTo(upTo, token uint64, local bool) {
+	for r := g.queue.front(); r != nil && r.stamp <= upTo && r.settings.Mode == g.hold.mode; r = g.queue.front() {
+		g.grant(r, token, local)
+		local = true
+		if g.hold.mode == advisory.Exclusive || g.l.settings.Fencing {
+			return
+		}
+	}
 }
 
 // resume goes on after a statement about a key that is held. If that has lost its last
@@ -228,12 +346,12 @@ func (g *gate) idle() {
 func (g *gate) try(r *request) {
 	s, err := g.l.frontSession()
 	if err != nil {
-		g.pop()
+		g.queue.remove(r)
 		r.settle(err)
 		return
 	}
 	g.busy = true
-	mode := r.settings.Mode
+	mode, upTo := r.settings.Mode, g.l.stamp()
 	s.submit(&op{tries: 1, req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
 		g.idle()
 		switch {
@@ -244,90 +362,69 @@ func (g *gate) try(r *request) {
 			g.failAll(err)
 		case err != nil:
 			g.fail(r, err)
+			g.advance()
 		case ok:
-			g.granted(s, mode, token, r)
+			g.granted(s, mode, token, upTo)
 		default:
-			g.refused(r)
+			g.refused(mode, upTo)
 		}
 	}})
 }
 
-// granted takes note that s holds the lock now, for the front. token was drawn while r waited:
+// granted takes note that s holds the lock now. token was drawn for requests up to that stamp:
 // who has come since may know of a larger one, of a reader in another process.
-func (g *gate) granted(s *session, mode advisory.Mode, token uint64, r *request) {
+func (g *gate) granted(s *session, mode advisory.Mode, token, upTo uint64) {
 	g.polled = false
 	g.hold = &hold{gate: g, session: s, mode: mode, since: time.Now(), users: map[*handle]struct{}{}}
 	s.holds[g.key] = g.hold
 	g.l.held++
-	g.skip()
+	front := g.queue.front()
 	switch {
-	case len(g.queue) == 0 || g.queue[0].settings.Mode != mode:
+	case front == nil || front.settings.Mode != mode:
 		g.unlock(nil)
-	case g.l.settings.Fencing && g.queue[0] != r:
-		g.handTo(g.queue[0])
+	case g.l.settings.Fencing && front.stamp > upTo:
+		g.handTo(front)
+	case front.stamp > upTo:
+		g.grant(front, token, false)
 	default:
-		g.grant(g.queue[0], token, false)
-		g.advance()
+		g.grantUpTo(upTo, token, false)
 	}
+	g.advance()
 }
 
-// skip drops requests from the front that want nothing any more.
-func (g *gate) skip() {
-	for len(g.queue) > 0 {
-		r := g.queue[0]
-		if !r.settled && (r.claim == nil || r.claim.won == nil) {
-			return
-		}
-		g.pop()
-		r.settle(nil)
-	}
-}
-
-// refused: somebody else has the lock.
-func (g *gate) refused(tried *request) {
-	g.skip()
-	if len(g.queue) == 0 || g.queue[0] != tried {
+// refused: somebody else has the lock. That answers all tries that came before the statement.
+func (g *gate) refused(mode advisory.Mode, upTo uint64) {
+	g.refusedAt[mode] = upTo
+	g.refuseTries(mode, upTo)
+	front := g.queue.front()
+	switch {
+	case front == nil:
+	case front.once || front.settings.Mode != mode || front.stamp > upTo:
 		g.polled = false
-		g.advance()
-		return
-	}
-	r := g.queue[0]
-	if r.once {
-		g.pop()
-		r.settle(nil)
-		g.advance()
-		return
-	}
-	if !g.polled {
+	case !g.polled:
 		g.l.waitFor(g)
 	}
+	g.advance()
 }
 
 // fail answers r with err.
 func (g *gate) fail(r *request, err error) {
 	g.polled = false
-	if len(g.queue) > 0 && g.queue[0] == r {
-		g.pop()
-	}
+	g.queue.remove(r)
 	r.settle(err)
-	g.advance()
 }
 
-// failAll answers all that wait with err: there is no session to be had, and to find
-// that out once for each of them could take long.
+// failAll answers all that wait with err: no session can be opened, and to find that out once
+// for each of them could take long.
 func (g *gate) failAll(err error) {
 	g.polled = false
-	queue := g.queue
-	g.queue = nil
-	for _, r := range queue {
-		r.settle(err)
-	}
+	g.queue.settle(err)
 	g.advance()
 }
 
 // grant gives r, which is the front, the lock that is held.
 func (g *gate) grant(r *request, token uint64, local bool) {
-	g.pop()
+	g.queue.remove(r)
 	if r.claim != nil {
 		r.claim.end(r)
 	}
@@ -358,11 +455,11 @@ func (g *gate) release() <-chan error {
 // pass hands the lock, which nobody uses any more, to the next of this process, if it may.
 func (g *gate) pass() bool {
 	h := g.hold
-	g.skip()
-	if len(g.queue) == 0 || g.queue[0].settings.Mode != h.mode || h.dead != nil || time.Since(h.since) >= handOverFor {
+	front := g.queue.front()
+	if front == nil || front.settings.Mode != h.mode || h.dead != nil || time.Since(h.since) >= handOverFor {
 		return false
 	}
-	g.handTo(g.queue[0])
+	g.handTo(front)
 	g.advance()
 	return true
 }

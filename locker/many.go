@@ -30,11 +30,13 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 
 // giveBack releases, at once, locks that were taken in vain.
 func giveBack(locks advisory.Locks) {
-	for _, l := range locks {
-		h := l.(*handle)
-		h.hold.gate.l.mu.Lock() // a loss may be told of just now
-		h.settings.HoldAtLeast = 0
-		h.hold.gate.l.mu.Unlock()
+	for some := range slices.Chunk(locks, chunk) {
+		l := some[0].(*handle).hold.gate.l
+		l.mu.Lock() // an event of a loss may read the settings just now
+		for _, h := range some {
+			h.(*handle).settings.HoldAtLeast = 0
+		}
+		l.mu.Unlock()
 	}
 	locks.Unlock()
 }
@@ -106,18 +108,13 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 	if err != nil {
 		return nil, 0, lockfn.Error(op, first(keys), s.Mode, err)
 	}
-	rs := make([]*request, len(keys))
-	l.mu.Lock()
-	if l.state != nil {
-		l.mu.Unlock()
-		return nil, 0, lockfn.Error(op, keys[0], s.Mode, l.state)
+	rs, err := l.enterAll(limit, keys, func() *request {
+		return &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
+	})
+	if len(rs) == 0 {
+		return nil, 0, lockfn.Error(op, keys[0], s.Mode, err)
 	}
-	for i, k := range keys {
-		rs[i] = &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
-		l.gate(k).enter(rs[i])
-	}
-	l.mu.Unlock()
-	missing = len(keys)
+	missing = len(rs) // of which there are fewer than keys only after an error
 	told := false
 	defer func() {
 		if !told { // the Observer panicked
@@ -157,19 +154,51 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)
 }
 
-// TryLockAny tries the keys in the given order until one is free, in one round trip.
+// chunk is how many keys are looked at with the mutex held, and how many one statement tries: a
+// call with more of them lets others in between, and looks at its ctx.
+const chunk = 1024
+
+// enterAll has a request queue for each of the keys. It stops when limit ends or the Locker is
+// closed, and returns the requests up to there, with the error.
+func (l *Locker) enterAll(limit context.Context, keys []advisory.Key, newRequest func() *request) (rs []*request, err error) {
+	rs = make([]*request, 0, len(keys))
+	for some := range slices.Chunk(keys, chunk) {
+		l.mu.Lock()
+		if l.state != nil {
+			defer l.mu.Unlock()
+			return rs, l.state
+		}
+		for _, k := range some {
+			r := newRequest()
+			rs = append(rs, r)
+			l.gate(k).enter(r)
+		}
+		l.mu.Unlock()
+		if len(rs) < len(keys) && limit.Err() != nil {
+			return rs, bound.Cause(limit)
+		}
+	}
+	return rs, nil
+}
+
+// TryLockAny tries the keys in the given order until one is free: in one round trip, or in one for
+// each thousand keys of which none is free.
 func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
+	s, keys, err := l.readyAny(ctx, keys, opts)
+	return l.tryLockAny(ctx, choiceOf(keys), s, err)
+}
+
+func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, bool, error) {
 	const op = "try lock any of"
 	start := time.Now()
-	s, keys, err := l.readyAny(ctx, keys, opts)
 	if err != nil {
-		return none(first(keys), s.Mode), false, lockfn.Error(op, first(keys), s.Mode, err)
+		return none(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
 	}
-	h, err := l.tryAny(ctx, ctx, keys, s)
-	err = lockfn.Error(op, keys[0], s.Mode, err)
-	l.tell(ctx, s, keys[0], h, start, err)
+	h, err := l.tryAny(ctx, ctx, c, s, nil)
+	err = lockfn.Error(op, c.name, s.Mode, err)
+	l.tell(ctx, s, c.name, h, start, err)
 	if h == nil {
-		return none(keys[0], s.Mode), false, err
+		return none(c.name, s.Mode), false, err
 	}
 	return h, true, nil
 }
@@ -177,27 +206,36 @@ func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...ad
 // LockAny waits until it has one of the keys: the first that is free. If several become
 // free at once it may get more than one for a moment, in which a try of another finds
 // them taken.
+//
+// It queues for all of the keys, or, if there are more than 128, for 128 of them, chosen at random.
+// The others it tries again after a tenth of a second, or after ten times as long as such a pass
+// takes where that is more: so one that stays free is found within the time of some 12 passes.
 func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
+	s, keys, err := l.readyAny(ctx, keys, opts)
+	return l.lockAny(ctx, choiceOf(keys), s, err)
+}
+
+func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, error) {
 	const op = "lock any of"
 	start := time.Now()
-	s, keys, err := l.readyAny(ctx, keys, opts)
 	if err != nil {
-		return none(first(keys), s.Mode), lockfn.Error(op, first(keys), s.Mode, err)
+		return none(c.name, s.Mode), lockfn.Error(op, c.name, s.Mode, err)
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	h, err := l.tryAny(ctx, limit, keys, s)
+	h, err := l.tryAny(ctx, limit, c, s, nil)
+	took := time.Since(start)
 	if wait.OneTry(s) {
 		if h == nil && err == nil {
-			err = l.notAcquired(ctx, keys[0], s.Mode, start)
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
 		}
 	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
-		h, err = l.waitAny(ctx, limit, keys, s, start)
+		h, err = l.waitAny(ctx, limit, c, s, start, took)
 	}
-	err = lockfn.Error(op, keys[0], s.Mode, wait.Ended(ctx, limit, keys[0], s.Mode, start, err))
-	l.tell(ctx, s, keys[0], h, start, err)
+	err = lockfn.Error(op, c.name, s.Mode, wait.Ended(ctx, limit, c.name, s.Mode, start, err))
+	l.tell(ctx, s, c.name, h, start, err)
 	if h == nil {
-		return none(keys[0], s.Mode), err
+		return none(c.name, s.Mode), err
 	}
 	return h, nil
 }
@@ -215,99 +253,193 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 	return s, others, nil
 }
 
-// tryAny takes the first key that is free, or none.
-func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call) (*handle, error) {
-	start := time.Now()
+// tryAny takes the first key of c that is free, or none: then each of them was refused. It asks for
+// a first few of them and then for more, a chunk at a time.
+func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, cl *claim) (*handle, error) {
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
 	}
-	for {
-		r, again, err := l.askAny(ctx, limit, keys, s)
-		if err != nil || r == nil && !again {
-			return nil, err
-		}
-		if r != nil {
-			h, err := l.await(ctx, limit, r, start)
-			if h == nil && err == nil && again {
-				continue
+	t := anyTry{l: l, ctx: ctx, limit: limit, settings: s, claim: cl, start: time.Now()}
+	l.mu.Lock()
+	t.stamp = l.stamp()
+	l.mu.Unlock()
+	defer func() { l.unwatch(t.open) }()
+	asked, candidates, size := false, false, c.first
+	var change <-chan struct{}
+	for from := 0; from < c.n; size = min(4*size, chunk) {
+		keys := make([]advisory.Key, 0, min(size, c.n-from))
+		for ; from < c.n && len(keys) < size; from++ {
+			if k := c.at(from); !under.Holds(ctx, k) {
+				keys = append(keys, k)
 			}
+		}
+		candidates = candidates || len(keys) > 0
+		a, ch, err := t.ask(keys)
+		if h, err := t.outcome(a, err); h != nil || err != nil {
 			return h, err
 		}
+		asked = asked || a != nil
+		if change == nil {
+			change = ch
+		}
+	}
+	if !candidates {
+		return nil, notUnder(context.WithoutCancel(ctx), c.at(0))
+	}
+	for len(t.open) > 0 { // statements about these were under way
+		if !asked {
+			select {
+			case <-change:
+			case <-limit.Done():
+				return nil, bound.Cause(limit)
+			}
+		}
+		open := t.open
+		t.open = nil
+		asked, change = false, nil
+		for len(open) > 0 {
+			some := open[:min(len(open), chunk)]
+			open = open[len(some):]
+			keys := make([]advisory.Key, len(some))
+			for i, g := range some {
+				keys[i] = g.key
+			}
+			a, ch, err := t.ask(keys)
+			l.unwatch(some) // which are looked up by now, and watched again if need be
+			h, err := t.outcome(a, err)
+			if h != nil || err != nil {
+				l.unwatch(open)
+				return h, err
+			}
+			asked = asked || a != nil
+			if change == nil {
+				change = ch
+			}
+		}
+	}
+	return nil, nil
+}
+
+// An anyTry is one call's try of any of some keys.
+type anyTry struct {
+	l          *Locker
+	ctx, limit context.Context
+	settings   settings.Call
+	claim      *claim
+	start      time.Time
+	stamp      uint64
+	// open are the gates of keys that are not decided: a statement of somebody else was under way.
+	open []*gate
+}
+
+// unwatch lets the gates go that a call has watched.
+func (l *Locker) unwatch(gates []*gate) {
+	for some := range slices.Chunk(gates, chunk) {
+		l.mu.Lock()
+		for _, g := range some {
+			g.watched--
+			g.advance()
+		}
+		l.mu.Unlock()
 	}
 }
 
-// askAny asks for the first key that is free as far as this process knows; nil if there
-// is none such. again: it should be asked once more if that is of no avail, since
-// statements about others of the keys were under way; it has waited for one if there
-// was nothing to ask for.
-func (l *Locker) askAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call) (r *request, again bool, err error) {
+func (t *anyTry) watch(g *gate) {
+	g.watched++
+	t.open = append(t.open, g)
+}
+
+// outcome waits for the answer to r, which ask returned.
+func (t *anyTry) outcome(r *request, err error) (*handle, error) {
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		if t.limit.Err() != nil {
+			return nil, bound.Cause(t.limit)
+		}
+		return nil, nil
+	}
+	if t.claim != nil { // whose caller knows what became of it
+		t.l.answered(t.limit, r)
+		return r.lock, r.err
+	}
+	return t.l.await(t.ctx, t.limit, r, t.start)
+}
+
+// ask asks for the first of the keys that is free as far as this process knows; nil if there is
+// none such. Those that it cannot decide now it watches; they may be after the next change.
+func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, err error) {
+	l := t.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != nil {
-		return nil, false, l.state
+		return nil, nil, l.state
 	}
-	r = &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
-	var free []*gate
+	change = l.watch()
+	mode := t.settings.Mode
+	r = &request{ctx: t.ctx, settings: t.settings, once: true, claim: t.claim, done: make(chan struct{})}
+	free := make([]*gate, 0, len(keys))
 	for _, k := range keys {
 		g := l.gate(k)
+		conflicts := g.queue.conflicts(mode)
 		switch {
-		case g.busy:
-			again = true
-		case len(g.queue) > 0:
-		case g.hold != nil && g.hold.fits(r):
+		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
+			g.advance()
+		case g.busy || g.asking:
+			t.watch(g)
+		case g.hold != nil && !conflicts && g.hold.fits(r):
 			if len(free) > 0 {
-				again = true // if those before it are not
+				t.watch(g) // if those before it are not free
 				break
 			}
 			g.enter(r)
-			return r, again, nil
-		case g.hold != nil || slices.Contains(free, g):
+			return r, change, nil
+		case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
+			t.watch(g)
+			g.askWhetherWanted()
+		case g.hold != nil:
+		case g.waiter != nil && conflicts:
+		case g.waiter != nil && g.waiter.waitsAs(g) && !g.waiter.hurried: // for readers, as this one is
+			t.watch(g)
+			g.askBeside(mode)
 		case g.waiter != nil: // for nobody any more
+			t.watch(g)
 			g.waiter.hurry()
-			again = true
 		default:
-			g.polled = false // likewise
+			g.busy = true // so that a key that is given twice is asked for once
 			free = append(free, g)
 		}
 	}
-	if len(free) > 0 {
-		return r, again, l.submitAny(r, free)
+	if len(free) == 0 {
+		return nil, change, nil
 	}
-	if !again {
-		return nil, false, nil
-	}
-	change := l.watch()
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	select {
-	case <-change:
-		return nil, true, nil
-	case <-limit.Done():
-		return nil, false, bound.Cause(limit)
-	}
+	return r, change, t.submit(r, free)
 }
 
-// submitAny has the server take, for r, the first of the gates' keys that is free. The
-// mutex is held.
-func (l *Locker) submitAny(r *request, gates []*gate) error {
+// submit has the server take, for r, the first of the gates' keys that is free. The mutex is held.
+func (t *anyTry) submit(r *request, gates []*gate) error {
+	l := t.l
 	r.gate = gates[0]
 	session, err := l.frontSession()
 	if err != nil {
 		for _, g := range gates {
+			g.idle()
 			g.advance()
 		}
 		return err
 	}
+	mode, upTo := r.settings.Mode, l.stamp()
 	keys := make([]advisory.Key, len(gates))
 	for i, g := range gates {
-		keys[i], g.busy = g.key, true
+		keys[i] = g.key
 	}
 	var won int64
 	var token uint64
 	session.submit(&op{
 		tries: 1,
 		query: func(ctx context.Context, conn *sql.Conn) (err error) {
-			won, err = bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, r.settings.Mode))
+			won, err = bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode))
 			if err == nil && won > 0 && l.settings.Fencing {
 				token, err = session.drawToken()
 			}
@@ -320,10 +452,8 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 			if l.state != nil {
 				r.settle(l.state) // closed meanwhile: what was won is given back
 			}
-			if err == nil && won > 0 {
-				r.gate = gates[won-1]
-				r.gate.queue = slices.Insert(r.gate.queue, 0, r)
-				r.gate.granted(session, r.settings.Mode, token, r)
+			if err == nil {
+				t.answer(r, gates, won, session, token, upTo)
 			}
 			r.settle(err)
 			for _, g := range gates {
@@ -334,40 +464,79 @@ func (l *Locker) submitAny(r *request, gates []*gate) error {
 	return nil
 }
 
-// waitAny waits in the queues of all of the keys at once.
-func (l *Locker) waitAny(ctx, limit context.Context, keys []advisory.Key, s settings.Call, start time.Time) (*handle, error) {
-	c := &claim{done: make(chan struct{})}
-	keys = lockfn.Sorted(keys)
-	var rs []*request
-	l.mu.Lock()
-	if l.state != nil {
-		l.mu.Unlock()
-		return nil, l.state
+// answer gives what session has won to r, or to whom it is due. Keys behind that one were not
+// tried. The mutex is held.
+func (t *anyTry) answer(r *request, gates []*gate, won int64, session *session, token, upTo uint64) {
+	mode := r.settings.Mode
+	refused := gates
+	if won > 0 {
+		refused = gates[:won-1]
 	}
-	for _, k := range keys {
-		r := &request{ctx: ctx, settings: s, claim: c, done: make(chan struct{})}
-		rs = append(rs, r)
-		l.gate(k).enter(r)
+	for _, g := range refused {
+		g.refusedAt[mode] = upTo
 	}
-	l.mu.Unlock()
-	stop := wait.Long(ctx, l.observer(s), keys[0], s, start)
-	select {
-	case <-c.done:
-	case <-limit.Done():
+	if won == 0 {
+		return
+	}
+	g := gates[won-1]
+	if g.queue.conflicts(mode) { // somebody came before, who waits for that key
+		for _, g := range gates[won:] {
+			if r.live() {
+				t.watch(g)
+			}
+		}
+	} else {
+		r.gate, r.stamp = g, upTo
+		g.queue.pushFront(r)
+	}
+	g.granted(session, mode, token, upTo)
+}
+
+// waitAny waits in the queues of the keys at once, or of some of them, and tries the others now and
+// then. took is how long a pass over all of them takes.
+func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time, took time.Duration) (*handle, error) {
+	cl := &claim{}
+	cl.ctx, cl.cancel = context.WithCancel(limit)
+	defer cl.cancel()
+	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
+		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
+	})
+	stop := wait.Long(ctx, l.observer(s), c.name, s, start)
+	for err == nil && cl.ctx.Err() == nil {
+		var again <-chan time.Time
+		var timer *time.Timer
+		if c.n > maxQueues {
+			timer = time.NewTimer(max(retryAny, 10*took))
+			again = timer.C
+		}
+		select {
+		case <-cl.ctx.Done():
+		case <-again:
+			pass := time.Now()
+			// What it wins it wins for the claim. If it fails the queues, too, say why.
+			l.tryAny(ctx, cl.ctx, c, s, cl)
+			took = time.Since(pass)
+		}
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	stop()
 	l.mu.Lock()
-	c.end(&request{err: errLeft}) // nobody wins from now on
+	cl.end(&request{err: errLeft}) // nobody wins from now on
 	for _, r := range rs {
 		if !r.settled {
 			r.settle(errLeft)
 			r.gate.leave(r)
 		}
 	}
+	h, won := cl.won.lock, cl.won.err
 	l.mu.Unlock()
-	h, err := c.won.lock, c.won.err
-	if errors.Is(err, errLeft) {
-		err = l.notAcquired(ctx, keys[0], s.Mode, start)
+	if errors.Is(won, errLeft) {
+		if err == nil || limit.Err() != nil {
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
+		}
+		return h, err
 	}
-	return h, err
+	return h, won
 }

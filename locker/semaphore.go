@@ -9,27 +9,28 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
+// MaxSlots is the largest n of a [Semaphore].
+const MaxSlots = 1 << 20
+
 // A Semaphore lets at most n holders in, over all processes that use its key.
+//
+// While slots are free a call asks for a few of them, chosen at random, and what it costs does not
+// grow with n: with nine of ten slots taken these are two or three statements. Only when all slots
+// are taken does it ask for each, in a statement for every thousand of them.
 type Semaphore struct {
-	l     *Locker
-	key   advisory.Key
-	n     int
-	slots []advisory.Key
+	l   *Locker
+	key advisory.Key
+	n   int
 }
 
 // Semaphore returns the semaphore of key with n slots. A slot's key depends on key and on
 // the slot's number alone: while a fleet goes from one n to another, the larger counts.
-// An n below 1 is told by each of its calls.
+// Each of its calls fails if n is below 1 or above [MaxSlots].
 func (l *Locker) Semaphore(key advisory.Key, n int) *Semaphore {
-	s := &Semaphore{l: l, key: key, n: n}
-	if key != (advisory.Key{}) {
-		for i := range n {
-			s.slots = append(s.slots, slotKey(key, i))
-		}
-	}
-	return s
+	return &Semaphore{l: l, key: key, n: n}
 }
 
 // slotKey never changes: it would let too many in while old and new run side by side.
@@ -37,16 +38,32 @@ func slotKey(key advisory.Key, i int) advisory.Key {
 	return advisory.Name("pgadvisory", "semaphore", key.String(), strconv.Itoa(i))
 }
 
-// shuffled starts with any slot, so that not all who come try the same.
-func (s *Semaphore) shuffled(op string) ([]advisory.Key, error) {
+// firstSlots is how many slots a call asks for first.
+const firstSlots = 8
+
+// slots returns the slots in an order of chance: from any of them, by steps of any size that comes
+// to each of them once.
+func (s *Semaphore) slots(op string, opts []advisory.SemaphoreOption) (choice, settings.Call, error) {
 	switch {
 	case s.key == (advisory.Key{}):
-		return nil, lockfn.Error(op, s.key, advisory.Exclusive, advisory.ErrInvalidKey)
-	case s.n < 1:
-		return nil, lockfn.Error(op, s.key, advisory.Exclusive, fmt.Errorf("a semaphore of n = %d: it must be at least 1", s.n))
+		return choice{}, settings.Call{}, lockfn.Error(op, s.key, advisory.Exclusive, advisory.ErrInvalidKey)
+	case s.n < 1 || s.n > MaxSlots:
+		return choice{}, settings.Call{}, lockfn.Error(op, s.key, advisory.Exclusive, fmt.Errorf("a semaphore of n = %d: it must be from 1 to %d", s.n, MaxSlots))
 	}
-	start := rand.N(s.n)
-	return append(s.slots[start:len(s.slots):len(s.slots)], s.slots[:start]...), nil
+	start, step := rand.N(s.n), 1+rand.N(s.n)
+	for gcd(step, s.n) != 1 {
+		step = 1 + rand.N(s.n)
+	}
+	at := func(i int) advisory.Key { return slotKey(s.key, int((int64(start)+int64(i)*int64(step))%int64(s.n))) }
+	set, err := s.l.ready(lockerOptions(opts), s.key)
+	return choice{name: at(0), n: s.n, first: firstSlots, at: at}, set, err
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // lockerOptions returns opts as options of the Locker's calls.
@@ -60,23 +77,28 @@ func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
 	return list
 }
 
-// TryAcquire takes a slot if one is free. The Lock's Key is that of the slot.
+// TryAcquire takes a slot if one is free. The Lock's Key is that of the slot. The result is false
+// only after each slot was refused: with n of a million that is a thousand statements, in two or
+// three seconds. A ctx that ends is noticed between them.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
-	slots, err := s.shuffled("try semaphore")
-	if err != nil {
+	slots, settings, err := s.slots("try semaphore", opts)
+	if slots.n == 0 {
 		return none(s.key, advisory.Exclusive), false, err
 	}
-	return s.l.TryLockAny(ctx, slots, lockerOptions(opts)...)
+	return s.l.tryLockAny(ctx, slots, settings, err)
 }
 
-// Acquire waits for a slot. An [*advisory.NotAcquiredError] has the semaphore's key, and the
+// Acquire waits for a slot, as [Locker.LockAny] waits for a key: in the queues of all slots, or of 128
+// of them and with tries of the others now and then. A slot that others leave free is found within
+// a quarter of a second where n is some thousands, and within some 12 passes over all slots where it
+// is more: up to half a minute with a million of them, all but one of which are taken. An [*advisory.NotAcquiredError] has the semaphore's key, and the
 // holder of one slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
-	slots, err := s.shuffled("semaphore")
-	if err != nil {
+	slots, settings, err := s.slots("semaphore", opts)
+	if slots.n == 0 {
 		return none(s.key, advisory.Exclusive), err
 	}
-	lock, err := s.l.LockAny(ctx, slots, lockerOptions(opts)...)
+	lock, err := s.l.lockAny(ctx, slots, settings, err)
 	if busy, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
 		ours := *busy
 		ours.Key = s.key

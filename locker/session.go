@@ -415,10 +415,21 @@ func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)
 		return false
 	}
 	s.heard(sent)
-	for _, o := range ops {
+	for i, o := range ops {
+		if i%chunk == chunk-1 && !s.pause() {
+			return false
+		}
 		deliver(o)
 	}
 	return true
+}
+
+// pause lets others have the mutex, which is held, while the answers of a large batch are
+// delivered. It reports whether the session lives still; if not, all ops have been answered.
+func (s *session) pause() bool {
+	s.l.mu.Unlock()
+	s.l.mu.Lock()
+	return s.dead == nil
 }
 
 // reconcile restores order after a batch that failed: it keeps what it had taken before.

@@ -74,50 +74,49 @@ func (l *Locker) spareSession() *session {
 
 // await has s wait for g. The mutex is held.
 func (s *session) await(g *gate) {
-	front := g.queue[0].settings
+	front := g.queue.front().settings
 	g.waiter, s.waitFor, s.waitMode, s.plain, s.hurried = s, g, front.Mode, front.PlainWait, false
 	s.nudge()
 }
 
 // waitsAs reports whether s waits as the front of g's queue would.
 func (s *session) waitsAs(g *gate) bool {
-	return len(g.queue) > 0 && !g.queue[0].once && g.queue[0].settings.Mode == s.waitMode && g.queue[0].settings.PlainWait == s.plain
+	front := g.queue.front()
+	return front != nil && !front.once && front.settings.Mode == s.waitMode && front.settings.PlainWait == s.plain
 }
 
-// poll tries all polled keys in one batch.
+// pollAtOnce is how many keys are polled at one time, so that neither a batch nor the time under
+// the mutex grows with them: where more are waited for they take turns.
+const pollAtOnce = 1024
+
+// poll tries the polled keys in one batch.
 func (l *Locker) poll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	polled := l.polled[:0]
-	for _, g := range l.polled {
+	turn := l.polled[:min(len(l.polled), pollAtOnce)]
+	l.polled = l.polled[len(turn):]
+	waits := true // there may be a session to wait
+	for _, g := range turn {
 		if !g.polled {
 			g.listed = false
 			continue
 		}
-		g.skip()
-		if len(g.queue) == 0 || l.state != nil {
+		if g.queue.front() == nil || l.state != nil {
 			g.polled, g.listed = false, false
 			g.advance()
 			continue
 		}
-		polled = append(polled, g)
-	}
-	l.polled = polled
-	for len(l.polled) > 0 {
-		s := l.spareSession()
-		if s == nil {
-			break
+		if waits && !g.busy {
+			if s := l.spareSession(); s != nil {
+				g.polled, g.listed = false, false
+				s.await(g)
+				continue
+			}
+			waits = false
 		}
-		g := l.nextPolled()
-		if g.busy {
-			l.pollFor(g)
-			break
-		}
-		s.await(g)
-	}
-	for _, g := range l.polled {
-		if !g.busy {
-			g.try(g.queue[0])
+		l.polled = append(l.polled, g)
+		if !g.busy && !g.asking {
+			g.try(g.queue.front())
 		}
 	}
 	l.polling = len(l.polled) > 0
@@ -184,7 +183,6 @@ func (s *session) slice(g *gate) {
 		s.l.mu.Unlock()
 		return
 	}
-	g.skip()
 	if s.hurried || !s.waitsAs(g) {
 		s.slept(g)
 		s.l.mu.Unlock()
@@ -207,12 +205,10 @@ func (s *session) slice(g *gate) {
 		// It was sent long ago, maybe: a lock is not told of before there is a sign of life.
 		sent, err = s.signOfLife()
 	}
-	var front *request // as the token is drawn
+	var upTo uint64 // as the token is drawn
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		s.l.mu.Lock()
-		if len(g.queue) > 0 {
-			front = g.queue[0]
-		}
+		upTo = s.l.stamp()
 		s.l.mu.Unlock()
 		token, err = s.drawToken()
 	}
@@ -249,17 +245,21 @@ func (s *session) slice(g *gate) {
 	case rows == lockfn.SliceGranted:
 		s.waitFor, g.waiter = nil, nil
 		s.l.wakeWatchers()
-		g.granted(s, mode, token, front)
-	case failed != nil && len(g.queue) > 0:
-		r := g.queue[0]
-		g.fail(r, failed)
+		if g.hold != nil || g.busy { // which a reader's try won meanwhile
+			s.undo(key, mode)
+			g.advance()
+			return
+		}
+		g.granted(s, mode, token, upTo)
+	case failed != nil && g.queue.front() != nil:
+		g.fail(g.queue.front(), failed)
 		s.slept(g)
 	case s.hurried || !s.waitsAs(g):
 		s.slept(g)
 	case len(s.l.polled) > 0:
 		// Another's turn.
 		next := s.l.polled[0]
-		if next.busy || !next.polled || len(next.queue) == 0 {
+		if next.busy || !next.polled || next.queue.front() == nil {
 			return
 		}
 		s.waitFor, g.waiter = nil, nil
