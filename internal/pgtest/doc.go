@@ -27,4 +27,8 @@
 // nothing. It is gone, with its folder or container, after [Server.Close] and
 // also when the program ends in any other way: a watchdog process outlives the
 // program to see to it.
+//
+// The folder of a throwaway server is a copy of what initdb made for the first one, which
+// stays in the user's cache folder (pgadvisory/templates) until nobody has used it for a
+// month. So these servers have one system identifier.
 package pgtest
