@@ -7,7 +7,8 @@
 //  2. a throwaway server of the PostgreSQL programs on this machine: those in
 //     PATH, those that pg_config tells of, or the newest in the usual folders
 //     of Debian, Red Hat and Homebrew;
-//  3. a throwaway server in a Docker container.
+//  3. a throwaway server in a Docker container, which a program of its own runs: the go
+//     command compiles it, in the module's folder, the first time that it is needed.
 //
 // Variables change the choice:
 //
