@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lib/pq"
 )
 
 // A cluster is a server of the PostgreSQL programs on this machine, with its
@@ -45,7 +47,7 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 	}
 
 	password := random(16)
-	port, err := c.make(ctx, password, settings)
+	port, err := c.make(ctx, settings)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
 	}
@@ -59,7 +61,21 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 		s.url.Host = net.JoinHostPort(host, port)
 		s.url.RawQuery = "sslmode=disable"
 	}
-	return launch(ctx, s)
+	if s, err = launch(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := s.setPassword(ctx, password); err != nil {
+		return nil, errors.Join(fmt.Errorf("pgtest: setting the password of a new PostgreSQL cluster: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// setPassword gives the superuser a password, over the socket. Whatever the settings of
+// the server, it stays out of the log.
+func (s *Server) setPassword(ctx context.Context, password string) error {
+	u := *s.socketURL
+	setParam(&u, "options", "-c log_statement=none -c log_min_duration_statement=-1 -c log_min_error_statement=panic -c default_transaction_read_only=off")
+	return execute(ctx, &u, "ALTER ROLE postgres PASSWORD "+pq.QuoteLiteral(password))
 }
 
 // firstHost returns the host to reach a server by that listens on addresses.
@@ -85,11 +101,11 @@ func temporaryName() string {
 }
 
 // make makes the cluster and returns the port that its server is to have.
-func (c *cluster) make(ctx context.Context, password string, settings []setting) (port string, err error) {
+func (c *cluster) make(ctx context.Context, settings []setting) (port string, err error) {
 	if err := c.makeFolders(); err != nil {
 		return "", err
 	}
-	if err := c.initdb(ctx, password); err != nil {
+	if err := c.initdb(ctx); err != nil {
 		return "", err
 	}
 	if port = last(settings, "port", ""); port == "" {
@@ -116,45 +132,62 @@ func (c *cluster) makeFolders() error {
 
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// initdb makes the cluster. Its superuser is postgres: trusted on the socket,
-// whose folder is private, and with a password over TCP.
-func (c *cluster) initdb(ctx context.Context, password string) error {
-	pwfile := c.path("password")
-	if err := os.WriteFile(pwfile, []byte(password), 0o600); err != nil {
+// initdb makes the data folder, by a copy of what initdb has made before if there is one.
+// Its superuser is postgres: trusted on the socket, whose folder is private, and with a
+// password over TCP, which a new server sets.
+func (c *cluster) initdb(ctx context.Context) error {
+	args, key, err := c.initdbArgs(ctx)
+	if err != nil {
 		return err
 	}
-	if err := c.give(pwfile); err != nil {
-		return err
+	template := templateOf(key)
+	if template.copyTo(c.path("data"), c.give) == nil {
+		return nil
 	}
-	defer os.Remove(pwfile)
+	cmd := c.command(ctx, "initdb", append(args, "--pgdata="+c.path("data"))...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	}
+	template.keep(c.path("data")) // without it the next server takes as long
+	return nil
+}
 
-	args := append(slices.Clone(initdbArgs),
-		"--pgdata="+c.path("data"), "--username=postgres", "--pwfile="+pwfile, "--auth-local=trust")
+// initdbArgs returns the arguments of initdb, without the folder, and a text that tells
+// apart what different programs and arguments make.
+func (c *cluster) initdbArgs(ctx context.Context) (args []string, key string, err error) {
+	version, err := exec.CommandContext(ctx, filepath.Join(c.bindir, "postgres"), "--version").Output()
+	if err != nil {
+		return nil, "", err
+	}
+	major, err := strconv.Atoi(versionNumber.FindString(string(version)))
+	if err != nil {
+		return nil, "", err
+	}
+	args = append(slices.Clone(initdbArgs), "--username=postgres", "--auth-local=trust")
 	// Passwords that are cheap to check, since tests connect often. With fewer
 	// than 1000 iterations lib/pq refuses to connect.
-	if major, err := c.majorVersion(ctx); err != nil {
-		return err
-	} else if major >= 16 {
+	if major >= 16 {
 		args = append(args, "--auth-host=scram-sha-256", "--set", "scram_iterations=1000")
 	} else {
 		args = append(args, "--auth-host=md5")
 	}
-	cmd := c.command(ctx, "initdb", args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+
+	parts := append([]string{string(version)}, args...)
+	for _, name := range []string{"initdb", "postgres"} {
+		path, err := filepath.EvalSymlinks(filepath.Join(c.bindir, name))
+		if err != nil {
+			return nil, "", err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, "", err
+		}
+		parts = append(parts, path, fmt.Sprint(info.Size()), info.ModTime().UTC().String())
 	}
-	return nil
+	return args, strings.Join(parts, "\n"), nil
 }
 
 var versionNumber = regexp.MustCompile(`\d+`)
-
-func (c *cluster) majorVersion(ctx context.Context) (int, error) {
-	out, err := exec.CommandContext(ctx, filepath.Join(c.bindir, "postgres"), "--version").Output()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(versionNumber.FindString(string(out)))
-}
 
 func (c *cluster) configure(port string, settings []setting) error {
 	place := []setting{

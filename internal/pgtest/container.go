@@ -1,76 +1,124 @@
 package pgtest
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/ory/dockertest/v3"
-	dc "github.com/ory/dockertest/v3/docker"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest/docker/wire"
 )
 
-// A container is a server in a Docker container.
+// A container is a server in a Docker container. The command docker runs it, so that
+// only those who have need of Docker's client download and compile it. The container is
+// gone when that command's input ends, which it does with this program.
 type container struct {
-	docker   *dockertest.Pool
-	options  *dockertest.RunOptions
-	url      *url.URL
-	dog      *watchdog
-	resource *dockertest.Resource // nil until it has been created
+	url  *url.URL
+	cmd  *exec.Cmd
+	name string
+
+	mu      sync.Mutex // one request at a time
+	in, out *os.File
+	answers *json.Decoder
 }
 
-// containerScript removes the container named $1, if it is still there.
-const containerScript = `cat >/dev/null; docker rm --force --volumes "$1" >/dev/null 2>&1; :`
+const (
+	module        = "github.com/pgadvisory/pgadvisory"
+	dockerCommand = "./internal/pgtest/docker"
+)
 
-func newContainer(ctx context.Context, docker *dockertest.Pool, image string, settings []setting) (*Server, error) {
+func newContainer(ctx context.Context, endpoint, image string, settings []setting) (*Server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	c := &container{docker: docker}
 	password := random(16)
-	repository, tag := splitImage(image)
-	c.options = &dockertest.RunOptions{
-		Name:         "pgadvisory-test-" + random(6),
-		Repository:   repository,
-		Tag:          tag,
-		Env:          []string{"POSTGRES_PASSWORD=" + password, "POSTGRES_INITDB_ARGS=" + strings.Join(initdbArgs, " ")},
-		Cmd:          []string{"postgres"},
-		ExposedPorts: []string{"5432/tcp"},
-		PortBindings: map[dc.Port][]dc.PortBinding{"5432/tcp": {{HostIP: "127.0.0.1", HostPort: port}}},
+	create := wire.Request{
+		Do: wire.Create, Endpoint: endpoint, Name: "pgadvisory-test-" + random(6), Image: image, Port: port,
+		Env: []string{"POSTGRES_PASSWORD=" + password, "POSTGRES_INITDB_ARGS=" + strings.Join(initdbArgs, " ")},
+		Cmd: []string{"postgres"},
 	}
 	for _, s := range slices.Concat(speed, logging, settings) {
-		c.options.Cmd = append(c.options.Cmd, "-c", s.name+"="+s.value)
+		create.Cmd = append(create.Cmd, "-c", s.name+"="+s.value)
 	}
-	c.url = &url.URL{
+	c := &container{name: create.Name, url: &url.URL{
 		Scheme:   "postgres",
 		User:     url.UserPassword("postgres", password),
 		Host:     net.JoinHostPort("127.0.0.1", port),
 		Path:     "/postgres",
 		RawQuery: "sslmode=disable",
+	}}
+	if err := c.run(ctx); err != nil {
+		return nil, fmt.Errorf("pgtest: %w", err)
 	}
-	if c.dog, err = watch(containerScript, c.options.Name); err != nil {
-		return nil, err
+	if _, err := c.ask(create); err != nil {
+		return nil, errors.Join(fmt.Errorf("pgtest: Docker: %w", err), c.remove())
 	}
 	return launch(ctx, &Server{kind: kindDocker, url: c.url, engine: c})
 }
 
-// start makes the container, pulling its image if need be, or starts it again.
-func (c *container) start(ctx context.Context) (err error) {
-	if c.resource == nil {
-		c.resource, err = c.docker.RunWithOptions(c.options, func(h *dc.HostConfig) { h.PublishAllPorts = false })
-	} else {
-		err = c.docker.Client.StartContainerWithContext(c.options.Name, nil, ctx)
+// run starts the command in the root module's folder, which has its requirements.
+func (c *container) run(ctx context.Context) error {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	dir, err := list.Output()
+	if err != nil || len(dir) == 0 {
+		return fmt.Errorf("a server in Docker needs the go command, and a working folder in %s: %w", module, err)
 	}
+	theirIn, in, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("container of image %s:%s: %w", c.options.Repository, c.options.Tag, err)
+		return err
 	}
+	defer theirIn.Close()
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	defer theirOut.Close()
+	c.in, c.out, c.answers = in, out, json.NewDecoder(out)
+	c.cmd = exec.Command("go", "run", dockerCommand)
+	c.cmd.Dir = strings.TrimSpace(string(dir))
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirIn, theirOut, os.Stderr
+	apart(c.cmd)
+	if err := c.cmd.Start(); err != nil {
+		return errors.Join(err, in.Close(), out.Close())
+	}
+	return nil
+}
 
+// ask sends a request and returns the answer's text.
+func (c *container) ask(r wire.Request) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := json.NewEncoder(c.in).Encode(r); err != nil {
+		return "", err
+	}
+	var answer wire.Answer
+	if err := c.answers.Decode(&answer); err != nil {
+		return "", fmt.Errorf("go run %s has ended: %w", dockerCommand, err)
+	}
+	if answer.Error != "" {
+		return "", errors.New(answer.Error)
+	}
+	return answer.Text, nil
+}
+
+func (c *container) do(what string) error {
+	_, err := c.ask(wire.Request{Do: what})
+	return err
+}
+
+func (c *container) start(ctx context.Context) error {
+	if err := c.do(wire.Start); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, lifecycleTimeout)
 	defer cancel()
 	for {
@@ -81,11 +129,11 @@ func (c *container) start(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("no connection: %w", err), c.crash())
 		}
-		state, err := c.docker.Client.InspectContainerWithContext(c.options.Name, ctx)
+		state, err := c.ask(wire.Request{Do: wire.State})
 		if err != nil {
 			return err
 		}
-		if !state.State.Running {
+		if state != wire.Running {
 			text, _ := c.logged()
 			return fmt.Errorf("the container has ended:\n%s", tail(text, 20))
 		}
@@ -94,25 +142,17 @@ func (c *container) start(ctx context.Context) (err error) {
 }
 
 func (c *container) stop(mode string) error {
-	return c.kill(map[string]dc.Signal{"fast": dc.SIGINT, "immediate": dc.SIGQUIT}[mode])
-}
-
-func (c *container) crash() error { return c.kill(dc.SIGKILL) }
-
-// kill sends a signal to the server and waits for the end of the container.
-func (c *container) kill(sig dc.Signal) error {
-	ctx, cancel := context.WithTimeout(context.Background(), lifecycleTimeout)
-	defer cancel()
-	if err := c.docker.Client.KillContainer(dc.KillContainerOptions{ID: c.options.Name, Signal: sig, Context: ctx}); err != nil {
-		return err
-	}
-	_, err := c.docker.Client.WaitContainerWithContext(c.options.Name, ctx)
+	_, err := c.ask(wire.Request{Do: wire.Stop, Mode: mode})
 	return err
 }
 
-func (c *container) pause() error { return c.docker.Client.PauseContainer(c.options.Name) }
+func (c *container) crash() error { return c.do(wire.Crash) }
 
-func (c *container) resume() error { return c.docker.Client.UnpauseContainer(c.options.Name) }
+func (c *container) pause() error { return c.do(wire.Pause) }
+
+func (c *container) resume() error { return c.do(wire.Resume) }
+
+func (c *container) logged() (string, error) { return c.ask(wire.Request{Do: wire.Log}) }
 
 // logMark begins the lines that log has the server write. They are left out.
 const logMark = "pgtest-mark-"
@@ -144,24 +184,7 @@ func (c *container) log(answers bool) (string, error) {
 	}
 }
 
-func (c *container) logged() (string, error) {
-	var text bytes.Buffer
-	err := c.docker.Client.Logs(dc.LogsOptions{
-		Container: c.options.Name, OutputStream: &text, ErrorStream: &text, Stdout: true, Stderr: true,
-	})
-	return text.String(), err
-}
-
+// remove ends the command, which removes the container.
 func (c *container) remove() error {
-	// A container that could be created but not started has no resource.
-	err := c.docker.RemoveContainerByName(c.options.Name)
-	return errors.Join(err, c.dog.clean())
-}
-
-// splitImage splits repository:tag, where the repository's host may have a port.
-func splitImage(image string) (repository, tag string) {
-	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
-		return image[:i], image[i+1:]
-	}
-	return image, "latest"
+	return errors.Join(c.in.Close(), c.cmd.Wait(), c.out.Close())
 }

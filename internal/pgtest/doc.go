@@ -7,7 +7,8 @@
 //  2. a throwaway server of the PostgreSQL programs on this machine: those in
 //     PATH, those that pg_config tells of, or the newest in the usual folders
 //     of Debian, Red Hat and Homebrew;
-//  3. a throwaway server in a Docker container.
+//  3. a throwaway server in a Docker container, which a program of its own runs: the go
+//     command compiles it, in the module's folder, the first time that it is needed.
 //
 // Variables change the choice:
 //
@@ -27,4 +28,8 @@
 // nothing. It is gone, with its folder or container, after [Server.Close] and
 // also when the program ends in any other way: a watchdog process outlives the
 // program to see to it.
+//
+// The folder of a throwaway server is a copy of what initdb made for the first one, which
+// stays in the user's cache folder (pgadvisory/templates) until nobody has used it for a
+// month. So these servers have one system identifier.
 package pgtest

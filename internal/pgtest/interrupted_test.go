@@ -56,7 +56,7 @@ func place(s *Server) string {
 	case *cluster:
 		return e.dir
 	case *container:
-		return e.options.Name
+		return e.name
 	}
 	return "none"
 }
@@ -206,12 +206,7 @@ func exists(t *testing.T, place string) bool {
 		_, err := os.Stat(place)
 		return err == nil
 	}
-	docker, err := thisMachine.docker(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, found := docker.ContainerByName(place)
-	return found
+	return exec.Command("docker", "container", "inspect", place).Run() == nil
 }
 
 // processesIn returns the processes whose working folder is below dir: those of

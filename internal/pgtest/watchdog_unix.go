@@ -29,7 +29,7 @@ func watch(script string, args ...string) (*watchdog, error) {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "pgadvisory-watchdog"}, args...)...)
 	cmd.Dir = "/"
 	cmd.Stdin = r
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to this program's group do not reach it
+	apart(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -46,3 +46,6 @@ func (d *watchdog) tell(v any) error {
 func (d *watchdog) clean() error {
 	return errors.Join(d.pipe.Close(), d.cmd.Wait())
 }
+
+// apart keeps signals to this program's group from cmd, which has to outlive it.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
