@@ -41,8 +41,9 @@ type Settings struct {
 	AnyIsolation bool
 
 	// For package sqlconn alone.
-	HoldAtLeast time.Duration
-	PlainWait   bool
+	HoldAtLeast   time.Duration
+	PlainWait     bool
+	SessionPooler bool
 }
 
 // LockerSettings are what the options of locker.New come to.

@@ -53,7 +53,8 @@ type Locker struct {
 	ending   chan struct{}   // closed with it
 	watchers []chan struct{} // closed when a statement about some key is done
 
-	checkedAt time.Time // when a check of the server that could not be made was last tried again
+	uncheckable error     // why no lock is given out yet; nil if it is not known to be so
+	checkedAt   time.Time // when a check of the server that could not be made was last tried again
 
 	held int64 // locks of ours on the server
 	room room
@@ -216,7 +217,7 @@ var errLeft = errors.New("the caller does not wait any more")
 // left is the error of a caller that has left.
 func (l *Locker) left(ctx context.Context, r *request, start time.Time) error {
 	if r.once && ctx.Err() != nil {
-		return bound.Cause(ctx)
+		return l.whyUnchecked(bound.Cause(ctx))
 	}
 	l.mu.Lock()
 	key := r.gate.key // which an answer that comes late may change
@@ -230,6 +231,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 	if ctx.Err() != nil {
 		e.Cause = bound.Cause(ctx)
 	}
+	e.Cause = l.whyUnchecked(e.Cause)
 	answer := make(chan []advisory.Holder, 1)
 	var gone atomic.Bool // nobody waits for the answer any more
 	l.mu.Lock()

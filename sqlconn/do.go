@@ -34,7 +34,7 @@ import (
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {
-	_, err := do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
+	_, err := do(ctx, open, key, fn, opts, func(conn C, opts []advisory.SessionOption) (bool, error) {
 		err := Lock(ctx, conn, key, opts...)
 		return err == nil, err
 	})
@@ -44,12 +44,12 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 // TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
 // the key is not free.
 func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) (ran bool, err error) {
-	return do(ctx, open, key, fn, opts, func(conn C) (bool, error) {
+	return do(ctx, open, key, fn, opts, func(conn C, opts []advisory.SessionOption) (bool, error) {
 		return TryLock(ctx, conn, key, opts...)
 	})
 }
 
-func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock func(C) (bool, error)) (ran bool, err error) {
+func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.SessionOption, lock func(C, []advisory.SessionOption) (bool, error)) (ran bool, err error) {
 	s, err := settings(k, opts)
 	switch {
 	case err != nil:
@@ -65,6 +65,22 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	if err != nil {
 		return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 	}
+	check, err := needsCheck(ctx, conn, s)
+	if check || err != nil {
+		closed(conn, errors.Is(err, bound.ErrNoAnswer)) // the check may need it
+	}
+	if err != nil {
+		return false, lockfn.Error("lock", k, s.Mode, bound.Ended(ctx, err))
+	}
+	if check {
+		if err := checkPool(ctx, open); err != nil {
+			return false, lockfn.Error("lock", k, s.Mode, err)
+		}
+		if conn, err = opened(ctx, open); err != nil {
+			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
+		}
+	}
+	opts = append(slices.Clip(opts), SessionPooler()) // it is known now
 
 	var driver bound.Driver
 	hung := false // a call was given up: do not wait for conn any more
@@ -77,7 +93,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			}
 		}
 	}()
-	ran, err = lock(conn)
+	ran, err = lock(conn, opts)
 	if !ran || err != nil {
 		hung = errors.Is(err, bound.ErrNoAnswer)
 		return false, err

@@ -42,6 +42,9 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Ses
 	}
 	_, err = on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
+			if err := c.refuseProxy(ctx, s); err != nil {
+				return err
+			}
 			if s.PlainWait && !wait.OneTry(s) {
 				return c.plainWait(limit, key, s.Mode)
 			}

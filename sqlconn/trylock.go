@@ -27,6 +27,9 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 	start := time.Now()
 	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
 		err = c.attempt(key, func() error {
+			if err := c.refuseProxy(ctx, s); err != nil {
+				return err
+			}
 			granted, err = c.tryLock(ctx, key, s.Mode)
 			return err
 		})
