@@ -30,7 +30,8 @@ func Goose(key advisory.Key, opts ...advisory.SessionOption) *GooseLocker {
 	return &GooseLocker{key: key, opts: opts}
 }
 
-// SessionLock waits until conn holds the lock, as [sqlconn.Lock] does.
+// SessionLock waits until conn holds the lock, as [sqlconn.Lock] does. Through a proxy it
+// returns an [*advisory.UnsafeServerError], unless Goose was given [sqlconn.SessionPooler].
 func (s *GooseLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return sqlconn.Lock(ctx, conn, s.key, s.opts...)
 }

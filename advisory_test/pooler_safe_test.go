@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,17 +239,20 @@ func TestNoLockBehindAProxyBeforeTheCheck(t *testing.T) {
 			p.SetMaxOpenConns(2)
 			busy := p.conn(t)
 			l := p.locker(t)
-			for what, call := range map[string]func(context.Context) error{
-				"TryLock": func(ctx context.Context) error { _, _, err := l.TryLock(ctx, key); return err },
-				"Lock":    func(ctx context.Context) error { _, err := l.Lock(ctx, key); return err },
+			ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+			var all sync.WaitGroup
+			for what, call := range map[string]func() error{
+				"TryLock": func() error { _, _, err := l.TryLock(ctx, key); return err },
+				"Lock":    func() error { _, err := l.Lock(ctx, advisory.Int64(7)); return err },
 			} {
-				ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
-				err := call(ctx)
-				stop()
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "could not be checked") {
-					t.Errorf("%s, %s, while no check can be made: %v", d.name, what, err)
-				}
+				all.Go(func() {
+					if err := call(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "could not be checked") {
+						t.Errorf("%s, %s, while no check can be made: %v", d.name, what, err)
+					}
+				})
 			}
+			all.Wait()
+			stop()
 			if held, _ := drivers[0].open(t, serverURL).locks(t); held != 0 {
 				t.Errorf("%s: %d locks are held", d.name, held)
 			}

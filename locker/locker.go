@@ -24,13 +24,15 @@ import (
 //
 // On servers where locks would be fake it refuses to lock, as [advisory.ErrUnsafeServer]: on
 // a hot standby, on what is not PostgreSQL, and behind a pooler that hands one session
-// to several clients, such as PgBouncer in transaction mode. That it looks for before the
-// first lock of a pool, for which it needs a second connection for some round trips. If
-// there is none within a second, or it does not answer within three, the Locker locks all the
-// same, says so in the event of the opened session, and makes the check when there is one, at
-// most every ten seconds; if locks then turn out to be fake, they are lost. [Locker.Ping]
-// insists on it. If it is its own connection that fails meanwhile, no session is opened, as
-// on any connection that fails.
+// to several clients, such as PgBouncer in transaction mode. It checks that before the first
+// lock of a pool, with a second connection for some round trips. If no check can be made on a
+// connection that is seen to be direct, the Locker grants locks, sets Err in the SessionOpened
+// event, and repeats the check, at most every ten seconds; if locks then turn out to be fake,
+// they are lost. Through a proxy, and where the driver does not show whether there is one, it
+// gives out no lock before the check has succeeded: it repeats the check for half a minute, and
+// calls wait until then or until ctx ends, and return why. [Locker.Ping] insists on the check. If
+// the Locker's own connection fails meanwhile, no session is opened, as on any connection
+// that fails.
 type Locker struct {
 	db       *sql.DB
 	settings advisory.LockerSettings

@@ -52,7 +52,7 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock, some round trips on two
 // connections, that no pooler in between hands the sessions of the server to several
-// clients. A hot standby, and a server that is not PostgreSQL, are refused all the same.
+// clients, and that they exclude each other. A hot standby, and a server that is not PostgreSQL, are refused all the same.
 func WithoutServerCheck() Option {
 	return option(func(s *advisory.LockerSettings) { s.NoServerCheck = true })
 }

@@ -31,6 +31,10 @@ import (
 // lock was held until then, and the error is also ErrLost. If it has taken another key on the
 // connection, by this package, and leaves that locked, Do closes the connection and says so, too.
 //
+// Through a proxy, and where the driver does not show whether there is one, Do first checks that
+// locks exclude between two connections of the pool, once for each pool, for up to ten seconds.
+// Without an answer, or behind a pooler in transaction mode, it fails; see [SessionPooler].
+//
 // Do needs one connection of the pool, and each that fn opens besides is one
 // more: in a pool too small for both fn would wait for ever.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.SessionOption) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// Lock waits until conn holds key. It is one round trip if the key is free.
+// Lock waits until conn holds key. It is one round trip if the key is free, and one
+// more at the first call on a physical connection. Through a proxy it fails as [TryLock] does.
 //
 // It waits on the server, in slices of at most 400 ms and shorter than
 // deadlock_timeout. So the lock is handed over at once, and yet a waiter holds up

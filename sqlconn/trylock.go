@@ -11,7 +11,11 @@ import (
 )
 
 // TryLock makes one try for key and reports whether conn holds it now. It is one
-// round trip.
+// round trip, and one more at the first call on a physical connection, which compares pids.
+//
+// Through a proxy, which may share its session with other clients, it returns an
+// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than
+// lib/pq and pgx may not show that there is a proxy.
 //
 // Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
 // [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
