@@ -26,16 +26,20 @@ type GooseLocker struct {
 }
 
 // Goose returns the lock of key for a migration tool. It waits until ctx ends, or
-// as long as [advisory.MaxWait] says.
-func Goose(key advisory.Key, opts ...advisory.Option) *GooseLocker {
-	g := &GooseLocker{key: key}
+// as long as [advisory.MaxWait] says. Options that fit a connection alone, such as
+// [sqlconn.SessionPooler], are for SessionLock; a Locker checks the server by itself.
+func Goose(key advisory.Key, opts ...advisory.ConnOption) *GooseLocker {
+	g := &GooseLocker{key: key, conn: opts}
 	for _, o := range opts {
-		g.conn, g.opts = append(g.conn, o), append(g.opts, o)
+		if o, ok := o.(advisory.LockerOption); ok || o == nil {
+			g.opts = append(g.opts, o)
+		}
 	}
 	return g
 }
 
-// SessionLock waits until conn holds the lock, as [sqlconn.Lock] does.
+// SessionLock waits until conn holds the lock, as [sqlconn.Lock] does. Through a proxy it
+// returns an [*advisory.UnsafeServerError], unless Goose was given [sqlconn.SessionPooler].
 func (s *GooseLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return sqlconn.Lock(ctx, conn, s.key, s.conn...)
 }

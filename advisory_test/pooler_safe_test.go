@@ -7,8 +7,10 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -186,15 +188,12 @@ func TestServerCheckWhereStatementsAreNotSeen(t *testing.T) {
 	})
 }
 
-// A check that cannot be made holds nobody up, and is made later; Ping insists on it.
+// Directly a check that cannot be made holds nobody up, and is made later; Ping insists on it.
 func TestServerCheckInAFullPool(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
-	serverURL := pgtest.URL(t)
-	safe := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session})
-	fake := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 1})
-	for _, url := range []string{safe, fake} {
-		p := drivers[0].open(t, url)
+	for _, d := range drivers[:2] {
+		p := d.open(t, pgtest.URL(t))
 		p.SetMaxOpenConns(2)
 		busy := p.conn(t)
 		events := &recorder{}
@@ -208,7 +207,7 @@ func TestServerCheckInAFullPool(t *testing.T) {
 			told = told || e.Kind == advisory.SessionOpened && e.Err != nil && strings.Contains(e.Err.Error(), "could not be checked")
 		}
 		if !told {
-			t.Error("nobody is told that the check was not made")
+			t.Error("no event has an Err that says that the check was not made")
 		}
 		if err := l.Ping(t.Context()); err == nil || errors.Is(err, advisory.ErrUnsafeServer) || !strings.Contains(err.Error(), "connections of the pool are in use") {
 			t.Errorf("Ping, while the pool is full: %v", err)
@@ -217,22 +216,60 @@ func TestServerCheckInAFullPool(t *testing.T) {
 			t.Errorf("the lock was lost: %v", context.Cause(lock.Context()))
 		}
 		busy.Close()
-		err := l.Ping(t.Context())
-		if url == safe {
-			if err != nil {
-				t.Errorf("Ping, when there is a connection: %v", err)
-			}
-			if err := lock.Unlock(); err != nil {
-				t.Error(err)
-			}
-			continue
+		if err := l.Ping(t.Context()); err != nil {
+			t.Errorf("Ping, when there is a connection: %v", err)
 		}
-		isPooler(t, "Ping, when there is a connection", err)
-		if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) || !errors.Is(cause, advisory.ErrUnsafeServer) {
-			t.Errorf("the fake lock ends with %v", cause)
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
 		}
-		if err := lock.Unlock(); !errors.Is(err, advisory.ErrLost) {
-			t.Errorf("Unlock of the fake lock: %v", err)
+	}
+}
+
+// Behind a proxy no lock is given out before the check has succeeded. A caller whose ctx ends
+// meanwhile gets why.
+func TestNoLockBehindAProxyBeforeTheCheck(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	serverURL := pgtest.URL(t)
+	safe := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Session})
+	fake := pgbouncer.New(t, serverURL, pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 1})
+	for _, url := range []string{safe, fake} {
+		for _, d := range drivers[:2] {
+			p := d.open(t, url)
+			p.SetMaxOpenConns(2)
+			busy := p.conn(t)
+			l := p.locker(t)
+			ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+			var all sync.WaitGroup
+			for what, call := range map[string]func() error{
+				"TryLock": func() error { _, _, err := l.TryLock(ctx, key); return err },
+				"Lock":    func() error { _, err := l.Lock(ctx, advisory.Int64(7)); return err },
+			} {
+				all.Go(func() {
+					if err := call(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "could not be checked") {
+						t.Errorf("%s, %s, while no check can be made: %v", d.name, what, err)
+					}
+				})
+			}
+			all.Wait()
+			stop()
+			if held, _ := drivers[0].open(t, serverURL).locks(t); held != 0 {
+				t.Errorf("%s: %d locks are held", d.name, held)
+			}
+			waiting := make(chan error, 1)
+			go func() {
+				lock, ok, err := l.TryLock(t.Context(), key)
+				if ok {
+					err = lock.Unlock()
+				}
+				waiting <- err
+			}()
+			busy.Close()
+			if err := <-waiting; url == safe && err != nil {
+				t.Errorf("%s: TryLock, when there is a connection: %v", d.name, err)
+			} else if url == fake {
+				isPooler(t, d.name, err)
+			}
 		}
 	}
 }

@@ -63,8 +63,8 @@ func TestUnlockNoticesAChangedSession(t *testing.T) {
 				url := how.start(t, serverURL)
 				p, direct, busy := d.open(t, url), drivers[0].open(t, serverURL), drivers[0].open(t, url)
 				conn := p.conn(t)
-				if !tryLock(t, conn, key) {
-					t.Fatal("not granted")
+				if ok, err := sqlconn.TryLock(t.Context(), conn, key, sqlconn.SessionPooler()); !ok || err != nil { // which is false
+					t.Fatalf("%v, %v", ok, err)
 				}
 				holder := holderPID(t, direct)
 				tx := occupant(t, busy, holder)
@@ -266,11 +266,21 @@ func TestSessionPooling(t *testing.T) {
 			p := d.open(t, url)
 			p.url = serverURL
 			a, b := p.conn(t), p.conn(t)
-			if !tryLock(t, a, key) || tryLock(t, b, key) {
+			try := func(conn sqlconn.Conn) bool {
+				t.Helper()
+				ok, err := sqlconn.TryLock(t.Context(), conn, key, sqlconn.SessionPooler())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return ok
+			}
+			_, err := sqlconn.TryLock(t.Context(), a, key)
+			isPooler(t, "TryLock without SessionPooler", err)
+			if !try(a) || try(b) {
 				t.Error("two connections do not exclude each other")
 			}
 			unlock(t, a, key)
-			if !tryLock(t, b, key) {
+			if !try(b) {
 				t.Error("not free after the release")
 			}
 			unlock(t, b, key)
@@ -306,7 +316,7 @@ func TestSessionPooling(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tryLock(t, conn, key)
+			try(conn)
 			conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 			conn.Close()
 			p.noLocks(t)

@@ -115,6 +115,10 @@ func withAndWithoutDeadline(f func(ctx context.Context, s string)) {
 
 func TestRoundTripsOnAConnection(t *testing.T) {
 	eachDriverMetered(t, func(m meter, p *pool) {
+		m.takes(3, "the first TryLock on a connection, which compares pids, and Unlock", func() {
+			m.is(true)(sqlconn.TryLock(context.Background(), m.conn, key))
+			unlock(m, m.conn, key)
+		})
 		withAndWithoutDeadline(func(ctx context.Context, s string) {
 			pair := func(keys []advisory.Key, opts ...advisory.ConnOption) func() {
 				return func() {

@@ -83,12 +83,25 @@ func (c *check) run(ctx context.Context, db *sql.DB) error {
 	defer first.Close()
 	c.first.Store(first)
 	// Before all else, since behind a pooler a query that a driver prepares is left there.
-	sighted, err := probe(ctx, db, first)
+	sighted, err := c.probe(ctx, db, first)
 	if unsafe, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && unsafe.Reason == advisory.Pooler {
-		c.report.addUnsafe("pooler", advisory.Pooler, unsafe.Detail,
-			"There is a pooler in transaction or statement mode: use xact alone through it, and connect past it, or in session mode, for session-level locks")
+		c.report.addUnsafe("pooler", advisory.Pooler, unsafe.Detail, poolerAdvice)
 		return nil
 	}
+	if err := c.questions(ctx, db, first, sighted, err); !c.proxy || !lockfn.NotPrepared(err) {
+		return err
+	}
+	// A busy pooler that no probe found.
+	c.report = Report{}
+	c.report.addUnsafe("pooler", advisory.Pooler, "what the driver had prepared on the connection was not there when it was used",
+		poolerAdvice)
+	return nil
+}
+
+const poolerAdvice = "There is a pooler in transaction or statement mode: use xact alone through it, and connect past it, or in session mode, for session-level locks"
+
+// questions asks the server all but whether there is a pooler; err is why that is not known.
+func (c *check) questions(ctx context.Context, db *sql.DB, first *pooler.Link, sighted bool, err error) error {
 	var version string
 	if qerr := first.Conn.QueryRowContext(ctx, lockfn.Version).Scan(&version); qerr != nil {
 		return qerr
@@ -120,8 +133,41 @@ func (c *check) run(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// probe looks for a pooler.
-func probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
+// probe looks for a pooler. On a connection that is not seen to be direct it does so again
+// until there is an answer or probesTime is over.
+func (c *check) probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
+	direct := false
+	if told, ok := first.ToldPID(); ok {
+		rows, err := first.Exec(ctx, lockfn.HasPID(told))
+		if err != nil {
+			return false, err
+		}
+		direct, c.proxy = rows == 1, rows == 0
+	}
+	start := time.Now()
+	for pause := probePause; ; pause *= 2 {
+		sighted, err = probeOnce(ctx, db, first)
+		if err == nil || direct || first.Doubt() || errors.Is(err, advisory.ErrUnsafeServer) {
+			return sighted, err
+		}
+		if time.Since(start) > probesTime {
+			return sighted, err
+		}
+		select {
+		case <-ctx.Done():
+			return sighted, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// probesTime is for how long a probe that had no answer is begun again.
+const probesTime = checkTime / 3
+
+// probePause is the pause before the second probe; each further one is twice as long.
+const probePause = 50 * time.Millisecond
+
+func probeOnce(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
 	second, err := pooler.Second(ctx, db)
 	if err != nil {
 		return false, err

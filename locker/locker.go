@@ -27,13 +27,15 @@ import (
 //
 // On servers where locks would be fake it refuses to lock, as [advisory.ErrUnsafeServer]: on
 // a hot standby, on what is not PostgreSQL, and behind a pooler that hands one session
-// to several clients, such as PgBouncer in transaction mode. That it looks for before the
-// first lock of a pool, for which it needs a second connection for some round trips. If
-// there is none within a second, or it does not answer within three, the Locker locks all the
-// same, says so in the event of the opened session, and makes the check when there is one, at
-// most every ten seconds; if locks then turn out to be fake, they are lost. [Locker.Ping]
-// insists on it. If it is its own connection that fails meanwhile, no session is opened, as
-// on any connection that fails.
+// to several clients, such as PgBouncer in transaction mode. It checks that before the first
+// lock of a pool, with a second connection for some round trips. If no check can be made on a
+// connection that is seen to be direct, the Locker grants locks, sets Err in the SessionOpened
+// event, and repeats the check, at most every ten seconds; if locks then turn out to be fake,
+// they are lost. Through a proxy, and where the driver does not show whether there is one, it
+// gives out no lock before the check has succeeded: it repeats the check for half a minute, and
+// calls wait until then or until ctx ends, and return why. [Locker.Ping] insists on the check. If
+// the Locker's own connection fails meanwhile, no session is opened, as on any connection
+// that fails.
 type Locker struct {
 	db       *sql.DB
 	settings option.Locker
@@ -57,7 +59,8 @@ type Locker struct {
 	change   chan struct{} // closed when a statement about some key is done; nil if nobody watches
 	stamps   uint64        // how many were given: see stamp
 
-	checkedAt time.Time // when a check of the server that could not be made was last tried again
+	uncheckable error     // why no lock is given out yet; nil if it is not known to be so
+	checkedAt   time.Time // when a check of the server that could not be made was last tried again
 
 	held int64 // locks of ours on the server
 	room room
@@ -220,7 +223,7 @@ var errLeft = errors.New("the caller does not wait any more")
 // left is the error of a caller that has left.
 func (l *Locker) left(ctx context.Context, r *request, start time.Time) error {
 	if r.once && ctx.Err() != nil {
-		return bound.Cause(ctx)
+		return l.whyUnchecked(bound.Cause(ctx))
 	}
 	l.mu.Lock()
 	key := r.gate.key // which an answer that comes late may change
@@ -234,6 +237,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 	if ctx.Err() != nil {
 		e.Cause = bound.Cause(ctx)
 	}
+	e.Cause = l.whyUnchecked(e.Cause)
 	answer := make(chan []advisory.Holder, 1)
 	var gone atomic.Bool // nobody waits for the answer any more
 	l.mu.Lock()

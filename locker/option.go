@@ -56,7 +56,8 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock, some round trips on two
 // connections, that no pooler in between hands the sessions of the server to several
-// clients. The Locker still refuses a hot standby and a server that is not PostgreSQL.
+// clients, and that they exclude each other. The Locker still refuses a hot standby and a server that
+// is not PostgreSQL.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 

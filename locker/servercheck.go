@@ -5,11 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
@@ -18,31 +15,22 @@ import (
 )
 
 const (
-	// probeTime bounds the check itself, of a session that is being opened.
+	// probeTime bounds the first probe of a session that is being opened.
 	probeTime = 3 * time.Second
+	// checkTime bounds all probes before a session's first lock.
+	checkTime = 30 * time.Second
+	// checkPause is the pause between two of them.
+	checkPause = 50 * time.Millisecond
 	// checkEvery is how often a check that could not be made is tried again.
 	checkEvery = 10 * time.Second
 )
-
-// checked holds the pools, by weak.Pointer[sql.DB], between whose connections locks were
-// seen to exclude. That a pool's are fake, or that it could not be found out, is not
-// remembered.
-var checked sync.Map
-
-func remember(db *sql.DB) {
-	p := weak.Make(db)
-	if _, known := checked.LoadOrStore(p, true); !known {
-		runtime.AddCleanup(db, func(p weak.Pointer[sql.DB]) { checked.Delete(p) }, p)
-	}
-}
 
 // unchecked reports whether a check is due.
 func (l *Locker) unchecked() bool {
 	if l.settings.NoServerCheck {
 		return false
 	}
-	_, known := checked.Load(weak.Make(l.db))
-	return !known
+	return !pooler.Known(l.db)
 }
 
 // An uncheckedError: it could not be found out whether locks are real.
@@ -54,24 +42,82 @@ func (e uncheckedError) Error() string {
 
 func (e uncheckedError) Unwrap() error { return e.error }
 
-// checkServer looks, on conn, whether locks are real, before it is used for anything else.
-// After another error than an uncheckedError conn is not fit for use: behind a pooler, say, or
-// with a lock on it.
-func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn) error {
+// checkServer looks, on conn, whether locks are real, before it is used for anything else. d
+// bounds the probe. After another error than an uncheckedError conn is not fit for use: behind
+// a pooler, say, or with a lock on it.
+func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duration) error {
 	second, err := pooler.Second(ctx, l.db)
 	if err != nil {
 		return uncheckedError{err}
 	}
 	defer second.Close()
 	own := pooler.On(ctx, conn)
-	err = l.probe(ctx, own, second, probeTime)
+	err = l.probe(ctx, own, second, d)
 	if e, ok := errors.AsType[uncheckedError](err); ok && own.Doubt() {
-		if lockfn.Canceled(e.error) { // not wrapped: callers would begin again at once, and for ever
+		if lockfn.Canceled(e.error) { // not wrapped: callers would begin again at once, without end
 			return fmt.Errorf("look for a pooler (is statement_timeout too short?): %v", e.error)
 		}
 		return fmt.Errorf("look for a pooler: %w", e.error)
 	}
 	return err
+}
+
+// checkFirst checks the server before the first lock. On a connection that is seen to be direct
+// a check that could not be made is an uncheckedError, and is made later. Elsewhere, and where
+// the driver does not show it, no lock is given out before the check has succeeded: it is
+// repeated, with ever more time, for up to checkTime.
+func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
+	direct := false
+	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
+		rows, err := bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
+		if err != nil {
+			return err
+		}
+		direct = rows == 1
+	}
+	if st := l.db.Stats(); direct && st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+		return uncheckedError{fmt.Errorf("all %d connections of the pool are in use", st.InUse)}
+	}
+	end := time.Now().Add(checkTime)
+	for d := probeTime; ; d *= 2 {
+		err := l.checkServer(ctx, conn, min(d, max(time.Until(end), probeTime)))
+		e, missing := errors.AsType[uncheckedError](err)
+		if !missing || direct {
+			return err
+		}
+		l.missing(e)
+		if time.Now().After(end) { // not wrapped: it is no longer one to go on after
+			return fmt.Errorf("no lock is given out before the check: %v", e)
+		}
+		select {
+		case <-ctx.Done():
+			return bound.Cause(ctx)
+		case <-time.After(checkPause):
+		}
+	}
+}
+
+// missing remembers why no check could be made yet, for callers whose ctx ends meanwhile.
+func (l *Locker) missing(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uncheckable = err
+}
+
+// whyUnchecked adds to err why no lock could be given out, if that is so.
+func (l *Locker) whyUnchecked(err error) error {
+	if !l.unchecked() {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.uncheckable == nil:
+		return err
+	case err == nil:
+		return l.uncheckable
+	}
+	return fmt.Errorf("%w: %w", err, l.uncheckable)
 }
 
 // probe returns an [*advisory.UnsafeServerError] or an uncheckedError, if not nil.
@@ -81,7 +127,7 @@ func (l *Locker) probe(ctx context.Context, own, second *pooler.Link, d time.Dur
 	_, err := pooler.Probe(ctx, own.Exec, second.Exec)
 	switch {
 	case err == nil:
-		remember(l.db)
+		pooler.Remember(l.db)
 	case !errors.Is(err, advisory.ErrUnsafeServer):
 		err = uncheckedError{err}
 	}

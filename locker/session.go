@@ -163,9 +163,12 @@ func (s *session) connect() error {
 	if n := s.l.db.Stats().MaxOpenConnections; n == 1 {
 		return errPoolOfOne
 	}
-	late, stop := context.WithTimeout(s.ctx, connectTime)
+	late, stop := context.WithCancel(s.ctx)
 	defer stop()
-	o, err := bound.Call(late, s.setUp, s.giveUp, func(o *fit, err error) {
+	limit := time.AfterFunc(connectTime, stop)
+	defer limit.Stop()
+	setUp := func(ctx context.Context) (*fit, error) { return s.setUp(ctx, limit) }
+	o, err := bound.Call(late, setUp, s.giveUp, func(o *fit, err error) {
 		if err == nil {
 			o.close()
 		}
@@ -217,9 +220,9 @@ func (o *fit) close() {
 	o.conn.Close()
 }
 
-// setUp opens a connection, makes it fit, and looks whether locks are real there. It may
-// hang: lib/pq minds ctx only in part.
-func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
+// setUp opens a connection, makes it fit, and looks whether locks are real there. limit ends
+// ctx. It may hang: lib/pq minds ctx only in part.
+func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err error) {
 	conn, err := bound.Conn(ctx, s.l.db, func(conn *sql.Conn) error {
 		var d bound.Driver
 		s.driver.Store(&d)
@@ -239,7 +242,9 @@ func (s *session) setUp(ctx context.Context) (_ *fit, err error) {
 	}
 	// First, for behind a pooler the settings would be made on sessions of others.
 	if s.l.unchecked() {
-		err := s.l.checkServer(ctx, conn)
+		limit.Reset(checkTime + connectTime)
+		err := s.l.checkFirst(ctx, conn)
+		limit.Reset(connectTime)
 		if _, ok := errors.AsType[uncheckedError](err); err != nil && !ok {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
@@ -28,9 +29,10 @@ type Conn interface {
 // A call is one call of this package on a connection.
 type call struct {
 	bound.Session
-	conn  Conn
-	raw   bound.Driver
-	owner held.Owner
+	conn     Conn
+	raw      bound.Driver
+	owner    held.Owner
+	physical pooler.Physical
 }
 
 // on runs f for a call on conn, in bounded time after the end of limit, which is ctx
@@ -87,6 +89,7 @@ type nothing = struct{}
 // look keeps the driver's connection for later, when conn.Raw may not return.
 func (c *call) look(driverConn any) error {
 	c.owner = held.OwnerOf(driverConn)
+	c.physical = pooler.PhysicalOf(driverConn)
 	return c.raw.Keep(driverConn)
 }
 

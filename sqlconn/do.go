@@ -32,6 +32,10 @@ import (
 // lock was held until then, and the error is also ErrLost. If it has taken another key on the
 // connection, by this package, and leaves that locked, Do closes the connection and says so, too.
 //
+// Through a proxy, and where the driver does not show whether there is one, Do first checks that
+// locks exclude between two connections of the pool, once for each pool, for up to ten seconds.
+// Without an answer, or behind a pooler in transaction mode, it fails; see [SessionPooler].
+//
 // If the connection turns out to be dead, as pooled connections are after a restart of the server,
 // Do opens another, up to two more than were idle in the pool. fn runs once at most.
 //
@@ -75,6 +79,25 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			most = fresh + given.IdleBeside(conn)
 		}
 		again := func(err error) bool { return errors.Is(err, errGone) && dead < most && ctx.Err() == nil }
+		if !s.SessionPooler {
+			check, err := needsCheck(ctx, conn)
+			if check || err != nil {
+				closed(conn, errors.Is(err, bound.ErrNoAnswer)) // the check may need it
+			}
+			if err != nil && again(err) {
+				continue
+			}
+			if err == nil && check {
+				err = checkPool(ctx, open)
+			}
+			if err != nil {
+				return false, lockfn.Error("lock", k, s.Mode, bound.Ended(ctx, err))
+			}
+			s.SessionPooler = true // it is known now
+			if check {
+				continue
+			}
+		}
 		ran, err := doOn(ctx, conn, k, fn, s, start, lock, again)
 		if err != errAgain {
 			return ran, err

@@ -12,7 +12,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// Lock waits until conn holds key. It is one round trip if the key is free.
+// Lock waits until conn holds key. It is one round trip if the key is free, and one
+// more at the first call on a physical connection. Through a proxy it fails as [TryLock] does.
 //
 // It waits on the server, in slices of at most 400 ms and shorter than
 // deadlock_timeout. So the lock is handed over at once, and yet a waiter holds up
@@ -51,6 +52,9 @@ func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, sta
 	}
 	_, err := on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
+			if err := c.refuseProxy(ctx, s); err != nil {
+				return err
+			}
 			if s.PlainWait && !wait.OneTry(s) {
 				return c.plainWait(limit, key, s.Mode)
 			}
@@ -99,7 +103,7 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 	}
 	return func() (bool, error) {
 		w.Pause()
-		return granted(w.Exec(lockfn.TryOnPrimary(w.Key, w.Settings.Mode)))
+		return granted(w.Exec(c.tryText(w.Key, w.Settings.Mode)))
 	}, nil
 }
 

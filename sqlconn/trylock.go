@@ -12,7 +12,11 @@ import (
 )
 
 // TryLock makes one try for key and reports whether conn holds it now. It is one
-// round trip.
+// round trip, and one more at the first call on a physical connection, which compares pids.
+//
+// Through a proxy, which may share its session with other clients, it returns an
+// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than
+// lib/pq and pgx may not show that there is a proxy.
 //
 // Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
 // [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
@@ -36,6 +40,9 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (bool, error) {
 	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
 		err = c.attempt(key, func() error {
+			if err := c.refuseProxy(ctx, s); err != nil {
+				return err
+			}
 			granted, err = c.tryLock(ctx, key, s.Mode)
 			return err
 		})
@@ -52,7 +59,7 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	if err := c.alreadyHeld(k); err != nil {
 		return false, err
 	}
-	rows, err := c.Exec(lockfn.TryOnPrimary(k, m))
+	rows, err := c.Exec(c.tryText(k, m))
 	if err != nil {
 		c.settle(k, m, err)
 		return false, gone(err)
@@ -73,7 +80,16 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	return granted, nil
 }
 
-// granted reads the answer of [lockfn.TryOnPrimary] and [lockfn.Block].
+// tryText is the statement of a try. A primary never becomes a standby while a connection to it
+// lasts, so a connection on which that was seen once does not ask again, which is quicker.
+func (c *call) tryText(k advisory.Key, m advisory.Mode) string {
+	if c.physical.Direct() {
+		return lockfn.Try(k, m)
+	}
+	return lockfn.TryOnPrimary(k, m)
+}
+
+// granted reads the answer of [lockfn.Try], [lockfn.TryOnPrimary] and [lockfn.Block].
 func granted(rows int64, err error) (bool, error) {
 	if err == nil && rows == lockfn.SessionStandby {
 		err = lockfn.ErrStandby

@@ -2,6 +2,7 @@ package lockfn
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -30,19 +31,128 @@ func Seen(rows int64) (own, other int) {
 // the same for two roles.
 const Role = "SELECT 1 FROM pg_catalog.generate_series(1, 1 + (SELECT a.usesysid::pg_catalog.int8 % 997 FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())::pg_catalog.int4)"
 
-// TryBeside tries a key that another connection holds, and gives back what it is granted,
-// as one statement. If it is granted, it also gives back what its session had before, and
-// looks whether the server says true to that for ever.
-func TryBeside(k advisory.Key) string {
-	unlock := call(unlockFn(advisory.Exclusive), k)
-	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN NOT %s THEN %d WHEN NOT %s THEN %d WHEN NOT %[3]s THEN %[5]d WHEN NOT %[3]s THEN %[6]d ELSE %[4]d END)",
-		call(tryFn(advisory.Exclusive), k), BesideBusy, unlock, BesideUnreal, BesideGranted, BesideSame)
+// ProbeKeys are the keys that a probe holds on one connection: a bigint and a pair of each kind.
+type ProbeKeys struct {
+	Exclusive, Shared           [2]advisory.Key // taken by the try functions
+	Blocking, BlockingAndShared [2]advisory.Key // taken by the functions that wait
 }
 
-// The answers of [TryBeside].
+type probeKey struct {
+	advisory.Key
+	mode     advisory.Mode
+	blocking bool
+}
+
+func (p ProbeKeys) all() (all []probeKey) {
+	for i := range 2 {
+		all = append(all, probeKey{p.Exclusive[i], advisory.Exclusive, false}, probeKey{p.Shared[i], advisory.Shared, false},
+			probeKey{p.Blocking[i], advisory.Exclusive, true}, probeKey{p.BlockingAndShared[i], advisory.Shared, true})
+	}
+	return all
+}
+
+// Count is how many keys there are.
+func (p ProbeKeys) Count() int64 { return int64(len(p.all())) }
+
+// TakeAll takes the keys, which are free: a row if all were granted.
+func TakeAll(keys ProbeKeys) string {
+	var b strings.Builder
+	b.WriteString("SELECT 1 WHERE CASE")
+	for _, k := range keys.all() {
+		if k.blocking {
+			fmt.Fprintf(&b, " WHEN (%s)::pg_catalog.text = 'none' THEN false", call(shared("pg_advisory_lock", k.mode), k.Key))
+		} else {
+			fmt.Fprintf(&b, " WHEN NOT %s THEN false", call(tryFn(k.mode), k.Key))
+		}
+	}
+	return b.String() + " ELSE true END"
+}
+
+// ReleaseAll releases those of the keys that the session holds: a row for each, and no warning.
+func ReleaseAll(keys ProbeKeys) string {
+	var b strings.Builder
+	b.WriteString("SELECT 1 FROM pg_catalog.generate_series(1, 0")
+	for _, k := range keys.all() {
+		fmt.Fprintf(&b, " + CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.mode = '%s') THEN 0 WHEN %s THEN 1 ELSE 0 END",
+			tagOf(k.Key).held(), lockMode(k.mode), call(unlockFn(k.mode), k.Key))
+	}
+	return b.String() + ")"
+}
+
+// A trial is a function that must not grant a key that another session holds.
+type trial struct {
+	fn     string
+	key    advisory.Key
+	unlock string // what gives it back; empty if the end of the statement does
+}
+
+func (p ProbeKeys) trials() (all []trial) {
+	for i := range 2 {
+		for _, m := range []advisory.Mode{advisory.Exclusive, advisory.Shared} {
+			if i > 0 || m == advisory.Shared { // the first is TryBeside's own
+				all = append(all, trial{tryFn(m), p.Exclusive[i], unlockFn(m)})
+			}
+			all = append(all, trial{tryXactFn(m), p.Exclusive[i], ""})
+		}
+		for _, k := range []advisory.Key{p.Shared[i], p.Blocking[i], p.BlockingAndShared[i]} {
+			all = append(all, trial{tryFn(advisory.Exclusive), k, unlockFn(advisory.Exclusive)}, trial{tryXactFn(advisory.Exclusive), k, ""})
+		}
+	}
+	return all
+}
+
+// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both
+// levels, and gives back what it is granted, as one statement. If it is granted the first, it
+// also gives back what its session had before, and looks whether the server says true to that
+// always.
+func TryBeside(keys ProbeKeys) string {
+	k := keys.Exclusive[0]
+	unlock := call(unlockFn(advisory.Exclusive), k)
+	var others strings.Builder
+	for i, t := range keys.trials() {
+		fmt.Fprintf(&others, " WHEN %s THEN ", call(t.fn, t.key))
+		if n := besideTrial + i; t.unlock == "" {
+			fmt.Fprint(&others, n)
+		} else {
+			fmt.Fprintf(&others, "CASE WHEN %s THEN %d ELSE %[2]d END", call(t.unlock, t.key), n)
+		}
+	}
+	return fmt.Sprintf("SELECT 1 FROM pg_catalog.generate_series(1, CASE WHEN NOT %s THEN CASE%s ELSE %d END WHEN NOT %s THEN %d WHEN NOT %[4]s THEN %[6]d WHEN NOT %[4]s THEN %[7]d ELSE %[5]d END)",
+		call(tryFn(advisory.Exclusive), k), &others, BesideBusy, unlock, BesideUnreal, BesideGranted, BesideSame)
+}
+
+// The answers of [TryBeside]. Others are of [BesideFunction].
 const (
 	BesideBusy    = 1 + iota // as it should be
 	BesideGranted            // although another session holds it
 	BesideSame               // because it is the same session that holds it
 	BesideUnreal             // the functions do not what they say
+	besideTrial
+)
+
+// BesideFunction names the function that granted a key although another session holds it. ok is
+// false if the answer is another.
+func BesideFunction(keys ProbeKeys, rows int64) (fn string, ok bool) {
+	all := keys.trials()
+	if i := rows - besideTrial; i >= 0 && i < int64(len(all)) {
+		t := all[i]
+		if _, _, pair := t.key.Pair(); pair {
+			return t.fn + "(int, int)", true
+		}
+		return t.fn + "(bigint)", true
+	}
+	return "", false
+}
+
+// HasPID tells whether the session has that pid, and whether it is on a primary.
+func HasPID(pid int64) string {
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_backend_pid() <> %d THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory",
+		pid, OtherPID, inRecovery, SamePIDOnStandby, SamePIDOnPrimary)
+}
+
+// The answers of [HasPID].
+const (
+	OtherPID         = 0
+	SamePIDOnPrimary = 1
+	SamePIDOnStandby = 2
 )

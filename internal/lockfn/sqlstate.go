@@ -67,3 +67,13 @@ func LinkGone(err error) bool {
 	s := SQLState(err)
 	return len(s) != 5 || s[:2] == "08" || s[:3] == "57P" || s == "25P03" || s == "25P04"
 }
+
+// NotPrepared reports whether a statement that the driver had prepared was not on the session, or
+// one of another client's was: a proxy changed the session.
+func NotPrepared(err error) bool {
+	switch SQLState(err) {
+	case "26000", "42P05", "08P01":
+		return true
+	}
+	return false
+}

@@ -20,7 +20,8 @@ type Call struct {
 	AnyIsolation bool
 
 	// Of package sqlconn.
-	PlainWait bool
+	PlainWait     bool
+	SessionPooler bool
 
 	// Of a Locker.
 	HoldAtLeast time.Duration

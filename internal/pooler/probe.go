@@ -31,7 +31,7 @@ const keyTries = 5
 // locks were tried, which finds fewer proxies that are busy.
 //
 // It leaves nothing on either connection. In the second part, and behind a proxy that the
-// first did not find, a lock on a key of chance may stay on one of the proxy's sessions.
+// first did not find, locks on random keys may stay on one of the proxy's sessions.
 func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	sighted, err = look(ctx, a, b)
 	if err != nil {
@@ -41,7 +41,7 @@ func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	if !sighted {
 		tries = keyTries
 	}
-	return sighted, tryKey(ctx, a, b, tries)
+	return sighted, tryKeys(ctx, a, b, tries)
 }
 
 // look has each connection leave a mark and count both connections' marks. Each must be on
@@ -91,52 +91,71 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// tryKey holds a key on one connection and tries it on the other.
-func tryKey(ctx context.Context, a, b Exec, tries int) error {
-	key := advisory.Int64(int64(binary.LittleEndian.Uint64(random())))
-	rows, err := a(ctx, lockfn.Try(key, advisory.Exclusive))
-	if err != nil {
-		return err
-	}
-	if rows != 1 {
-		return fmt.Errorf("the free key %s could not be locked", key)
-	}
-	for range tries {
-		rows, err = b(ctx, lockfn.TryBeside(key))
-		if err != nil || rows != lockfn.BesideBusy {
-			break
+// tryKeys holds random keys on one connection and tries them on the other: of both key spaces,
+// in both modes, and at the level of the session and of the transaction.
+func tryKeys(ctx context.Context, a, b Exec, tries int) error {
+	keys := randomKeys()
+	rows, err := a(ctx, lockfn.TakeAll(keys))
+	var found int64
+	if err == nil && rows == 1 {
+		for range tries {
+			found, err = b(ctx, lockfn.TryBeside(keys))
+			if err != nil || found != lockfn.BesideBusy {
+				break
+			}
+		}
+		if err == nil && found == lockfn.BesideSame {
+			releaseAstray(ctx, a, b, keys)
+			return unsafe(advisory.Pooler, "a session is shared between connections: both were granted the same lock")
 		}
 	}
-	if err == nil && rows == lockfn.BesideSame {
-		return unsafe(advisory.Pooler, "a session is shared between connections: both were granted the same lock")
-	}
-	found := rows
-
-	// Also when ctx has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Grace)
-	defer cancel()
-	released, uerr := a(ctx, lockfn.UnlockIfHeld(key, advisory.Exclusive))
-	switch {
+	released, uerr := release(ctx, a, keys)
+	switch fn, granted := lockfn.BesideFunction(keys, found); {
 	case err != nil:
 		return err
+	case rows != 1:
+		return fmt.Errorf("the free key %s could not be locked", keys.Exclusive[0])
+	case granted:
+		return unsafe(advisory.NoExclusion, "two connections were granted the same lock, by %s", fn)
 	case found != lockfn.BesideBusy:
 		return unsafe(advisory.NoExclusion, "two connections were granted the same lock")
 	case uerr != nil:
 		return uerr
-	case released == 1:
+	case released == keys.Count():
 		return nil
 	}
-	// The lock is on another session. It harms nobody, but takes a place.
+	releaseAstray(ctx, a, b, keys)
+	return unsafe(advisory.Pooler, "a lock was not on its connection's session any more")
+}
+
+// releaseAstray releases keys that may be on another session than their connection's. They harm
+// nobody, but take places.
+func releaseAstray(ctx context.Context, a, b Exec, keys lockfn.ProbeKeys) {
 	for i := range 4 * keyTries {
 		exec := a
-		if i%2 == 0 {
+		if i%2 == 1 {
 			exec = b
 		}
-		if rows, err := exec(ctx, lockfn.UnlockIfHeld(key, advisory.Exclusive)); err != nil || rows == 1 {
+		if rows, err := release(ctx, exec, keys); err != nil || rows > 0 {
 			break
 		}
 	}
-	return unsafe(advisory.Pooler, "a lock was not on its connection's session any more")
+}
+
+// release releases those of the keys that are held, also when ctx has ended.
+func release(ctx context.Context, exec Exec, keys lockfn.ProbeKeys) (released int64, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Grace)
+	defer cancel()
+	return exec(ctx, lockfn.ReleaseAll(keys))
+}
+
+func randomKeys() (keys lockfn.ProbeKeys) {
+	for _, k := range []*[2]advisory.Key{&keys.Exclusive, &keys.Shared, &keys.Blocking, &keys.BlockingAndShared} {
+		n := binary.LittleEndian.Uint64(random())
+		k[0] = advisory.Int64(int64(n))
+		k[1] = advisory.Pair(int32(n>>32), int32(n))
+	}
+	return keys
 }
 
 func unsafe(reason advisory.UnsafeReason, format string, args ...any) error {

@@ -42,7 +42,7 @@ func TestKeyIsReleasedAfterAnError(t *testing.T) {
 		switch {
 		case strings.Contains(text, "pg_stat_activity"):
 			return 1, nil // sees nothing
-		case strings.Contains(text, "pg_try_advisory_lock"):
+		case strings.Contains(text, "pg_try_advisory_lock("):
 			locked++
 		case strings.Contains(text, "pg_advisory_unlock"):
 			locked--

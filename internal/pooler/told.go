@@ -1,43 +1,77 @@
 package pooler
 
-import "reflect"
+import (
+	"database/sql/driver"
+	"reflect"
+)
 
-// ToldPID returns the pid that the connection was told when it was made, if the driver lets
-// that be seen. A proxy makes one up: if it is another than the session's pid, there is a
-// proxy, in whatever mode.
+// ToldPID returns the pid that the connection was given when it was made, if the driver shows
+// it. Most proxies make one up: if it differs from the session's pid, there is a proxy, in
+// whatever mode.
 func (l *Link) ToldPID() (pid int64, ok bool) {
 	l.Conn.Raw(func(driverConn any) error {
-		pid, ok = told(reflect.ValueOf(driverConn))
+		pid, _, ok = told(reflect.ValueOf(driverConn), depth)
 		return nil
 	})
 	return pid, ok
 }
 
-func told(conn reflect.Value) (pid int64, ok bool) {
-	if conn.Kind() != reflect.Pointer || conn.IsNil() {
-		return 0, false
+// depth is how many wrappers of a connection are looked through.
+const depth = 4
+
+// told returns the pid, and the address of what a driver keeps for as long as the physical
+// connection lasts.
+func told(conn reflect.Value, depth int) (pid int64, physical *byte, ok bool) {
+	if conn.Kind() != reflect.Pointer || conn.IsNil() || depth == 0 {
+		return 0, nil, false
 	}
 	// lib/pq keeps it in a field, which has had two names.
-	if s := conn.Elem(); s.Kind() == reflect.Struct && s.Type().PkgPath() == "github.com/lib/pq" {
+	s := conn.Elem()
+	if s.Kind() == reflect.Struct && s.Type().PkgPath() == "github.com/lib/pq" {
 		for _, name := range []string{"processID", "pid"} {
 			if f := s.FieldByName(name); f.IsValid() && f.CanInt() {
-				return f.Int(), true
+				return f.Int(), (*byte)(conn.UnsafePointer()), true
 			}
 		}
 	}
 	// In pgx it is Conn().PgConn().PID(). The names are constants, so that the linker may
 	// still leave out other methods.
-	conn, ok = result(conn.MethodByName("Conn"))
+	below, ok := result(conn.MethodByName("Conn"))
 	if ok {
-		conn, ok = result(conn.MethodByName("PgConn"))
+		below, ok = result(below.MethodByName("PgConn"))
 	}
-	if ok {
-		conn, ok = result(conn.MethodByName("PID"))
+	if ok && below.Kind() == reflect.Pointer {
+		if pid, ok := result(below.MethodByName("PID")); ok && pid.CanUint() {
+			return int64(pid.Uint()), (*byte)(below.UnsafePointer()), true
+		}
 	}
-	if !ok || !conn.CanUint() {
-		return 0, false
+	return toldBelow(s, depth-1)
+}
+
+var connType = reflect.TypeFor[driver.Conn]()
+
+// toldBelow looks at the connection that a wrapper has as a field.
+func toldBelow(wrapper reflect.Value, depth int) (pid int64, physical *byte, ok bool) {
+	if wrapper.Kind() != reflect.Struct {
+		return 0, nil, false
 	}
-	return int64(conn.Uint()), true
+	for i := range wrapper.NumField() {
+		f := wrapper.Field(i)
+		if !f.Type().Implements(connType) {
+			continue
+		}
+		if f.Kind() == reflect.Interface {
+			f = f.Elem()
+		}
+		if f.Kind() != reflect.Pointer || f.IsNil() {
+			continue
+		}
+		// Anew, since methods of what an unexported field holds cannot be called.
+		if pid, physical, ok = told(reflect.NewAt(f.Type().Elem(), f.UnsafePointer()), depth); ok {
+			return pid, physical, true
+		}
+	}
+	return 0, nil, false
 }
 
 // result calls a method without parameters that has one result, not nil.

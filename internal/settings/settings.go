@@ -23,7 +23,8 @@ type Call struct {
 	AnyIsolation bool
 
 	// Of package sqlconn.
-	PlainWait bool
+	PlainWait     bool
+	SessionPooler bool
 
 	// Of a Locker.
 	HoldAtLeast time.Duration
@@ -44,7 +45,7 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	}
 	c := Call{
 		Mode: advisory.Mode(set.Mode), MaxWait: set.MaxWait, Label: set.Label,
-		TxOptions: set.TxOptions, AnyIsolation: set.AnyIsolation, PlainWait: set.PlainWait, HoldAtLeast: set.HoldAtLeast,
+		TxOptions: set.TxOptions, AnyIsolation: set.AnyIsolation, PlainWait: set.PlainWait, SessionPooler: set.SessionPooler, HoldAtLeast: set.HoldAtLeast,
 	}
 	c.Observer, _ = set.Observer.(advisory.Observer)
 	switch {

@@ -1,0 +1,69 @@
+package pooler
+
+import (
+	"database/sql"
+	"reflect"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// fitPools are the pools between whose connections locks were seen to exclude, by
+// weak.Pointer[sql.DB]. A failed or missing check is not remembered.
+var fitPools sync.Map
+
+// Remember remembers that the check of a pool has succeeded. It is for as long as the pool lives.
+func Remember(db *sql.DB) {
+	if db == nil {
+		return
+	}
+	p := weak.Make(db)
+	if _, known := fitPools.LoadOrStore(p, true); !known {
+		runtime.AddCleanup(db, func(p weak.Pointer[sql.DB]) { fitPools.Delete(p) }, p)
+	}
+}
+
+// Known reports whether the check of a pool has succeeded.
+func Known(db *sql.DB) bool {
+	if db == nil {
+		return false
+	}
+	_, known := fitPools.Load(weak.Make(db))
+	return known
+}
+
+// direct are the physical connections that were seen to be direct, by weak.Pointer[byte].
+var direct sync.Map
+
+// A Physical connection, as its driver shows it.
+type Physical struct {
+	PID  int64 // that it was given when it was made; a proxy makes one up
+	Told bool  // whether the driver shows that
+	at   *byte
+}
+
+// PhysicalOf returns the connection below a driver's, which may be a wrapper.
+func PhysicalOf(driverConn any) Physical {
+	pid, at, ok := told(reflect.ValueOf(driverConn), depth)
+	return Physical{pid, ok, at}
+}
+
+// Direct reports whether the connection was seen to be direct.
+func (p Physical) Direct() bool {
+	if p.at == nil {
+		return false
+	}
+	_, ok := direct.Load(weak.Make(p.at))
+	return ok
+}
+
+// SetDirect remembers that the connection is direct, without keeping it alive.
+func (p Physical) SetDirect() {
+	if p.at == nil {
+		return
+	}
+	w := weak.Make(p.at)
+	if _, known := direct.LoadOrStore(w, true); !known {
+		runtime.AddCleanup(p.at, func(w weak.Pointer[byte]) { direct.Delete(w) }, w)
+	}
+}
