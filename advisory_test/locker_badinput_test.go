@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/locker"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
 // A lockerCall is a call of a Locker, or of what it makes, that takes a lock.
@@ -207,6 +208,7 @@ func TestLockerCallsWithArgumentsThatMakeNoSense(t *testing.T) {
 			"MaxWait(-1ns)":                          advisory.MaxWait(-1),
 			"HoldAtLeast(-2562047h47m16.854775808s)": locker.HoldAtLeast(math.MinInt64),
 			"Mode(2) is not a mode":                  advisory.Mode(2),
+			"PlainWait is for sqlconn.Lock":          sqlconn.PlainWait(),
 			"option 2 of 2 is nil":                   nil,
 			"WithObserver was given a nil":           advisory.WithObserver(nilObserver),
 		} {

@@ -45,6 +45,9 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	start := time.Now()
 	keys = lockfn.Sorted(keys)
 	s, err := advisory.SessionSettings(opts...)
+	if err == nil && ctx == nil {
+		err = errNilCtx
+	}
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
@@ -95,7 +98,7 @@ func first(keys []advisory.Key) advisory.Key {
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
 func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.SessionOption, waits bool) (locks advisory.Locks, missing int, err error) {
-	s, err := l.ready(opts, keys...)
+	s, err := l.ready(ctx, opts, keys...)
 	for _, k := range keys {
 		if err == nil {
 			err = notUnder(ctx, k)
@@ -138,7 +141,7 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 				left = l.left(ctx, r, start)
 			}
 			rerr = left
-		case waits && errors.Is(rerr, advisory.ErrLost):
+		case waits && sessionEnded(rerr):
 			rerr = nil // there are other sessions, to wait on
 		}
 		if err == nil {
@@ -189,7 +192,7 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, keys[0], s.Mode, start)
 		}
-	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
+	} else if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
 		h, err = l.waitAny(ctx, limit, keys, s, start)
 	}
 	err = lockfn.Error(op, keys[0], s.Mode, wait.Ended(ctx, limit, keys[0], s.Mode, start, err))
@@ -202,7 +205,7 @@ func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advis
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
 func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.SessionOption) (advisory.Settings, []advisory.Key, error) {
-	s, err := l.ready(opts, keys...)
+	s, err := l.ready(ctx, opts, keys...)
 	if err != nil {
 		return s, keys, err
 	}
@@ -219,6 +222,7 @@ func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s advis
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
 	}
+	ended := 1
 	for {
 		r, again, err := l.askAny(ctx, limit, keys, s)
 		if err != nil || r == nil && !again {
@@ -226,10 +230,13 @@ func (l *Locker) tryAny(ctx, limit context.Context, keys []advisory.Key, s advis
 		}
 		if r != nil {
 			h, err := l.await(ctx, limit, r, start)
-			if h == nil && err == nil && again {
+			if h == nil && (err == nil && again || ended < maxEnded && retriable(err)) {
+				if err != nil {
+					ended++
+				}
 				continue
 			}
-			return h, err
+			return h, unheld(err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -37,12 +36,12 @@ type session struct {
 	open     bool
 	pid      int
 	dead     error
-	stop     bool      // to be closed
-	answered time.Time // when the last statement that was answered was sent
+	buried   chan struct{} // closed when the connection is
+	stop     bool          // to be closed
+	answered time.Time     // when the last statement that was answered was sent
 	watch    *time.Timer
 	waitFor  *gate // what it waits for
 	waitMode advisory.Mode
-	plain    bool      // it waits in one piece, and is not guarded
 	hurried  bool      // its slice is to end early
 	spared   time.Time // from being cancelled until then: it was just before
 	slicing  bool
@@ -76,11 +75,10 @@ func (o *op) tell(ok bool, token uint64, err error) {
 
 // newSession starts a session. The Locker's mutex is held.
 func (l *Locker) newSession() *session {
-	s := &session{l: l, wake: make(chan struct{}, 1), holds: map[advisory.Key]*hold{}, idle: time.Now()}
+	s := &session{l: l, wake: make(chan struct{}, 1), buried: make(chan struct{}), holds: map[advisory.Key]*hold{}, idle: time.Now()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.unstuck = context.AfterFunc(s.ctx, s.unstick)
 	l.sessions[s] = struct{}{}
-	l.owners.Add(1)
 	go s.run()
 	return s
 }
@@ -100,6 +98,14 @@ func (s *session) submit(o *op) {
 	s.nudge()
 }
 
+// gone takes note that the connection is closed.
+func (s *session) gone() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	delete(s.l.lost, s)
+	close(s.buried)
+}
+
 func (s *session) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -114,7 +120,7 @@ func (s *session) fresh() bool {
 
 // run is the owner.
 func (s *session) run() {
-	defer s.l.owners.Done()
+	defer s.gone()
 	defer s.bury()
 	if err := s.connect(); err != nil {
 		s.l.mu.Lock()
@@ -165,7 +171,7 @@ func (s *session) connect() error {
 	}
 	late, stop := context.WithTimeout(s.ctx, connectTime)
 	defer stop()
-	o, err := bound.Call(late, s.setUp, s.giveUp, func(o *fit, err error) {
+	o, err := bound.Call(late, s.setUpAlive, s.giveUp, func(o *fit, err error) {
 		if err == nil {
 			o.close()
 		}
@@ -215,6 +221,16 @@ type fit struct {
 func (o *fit) close() {
 	bound.Discard(o.conn)
 	o.conn.Close()
+}
+
+// setUpAlive is setUp, again if the pool's idle connections turn out to be dead.
+func (s *session) setUpAlive(ctx context.Context) (*fit, error) {
+	for idle := s.l.db.Stats().Idle; ; idle-- {
+		o, err := s.setUp(ctx)
+		if err == nil || idle <= 0 || ctx.Err() != nil || errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err) {
+			return o, err
+		}
+	}
 }
 
 // setUp opens a connection, makes it fit, and looks whether locks are real there. It may
@@ -507,12 +523,10 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 func (s *session) ping() {
 	s.l.mu.Lock()
 	text := lockfn.Ping
-	var plain map[int]*session
 	if s.l.front == s {
 		if waiters, leaving := s.l.slicing(); len(waiters)+len(leaving) > 0 {
 			text = lockfn.Guard(waiters, leaving)
 		}
-		plain = s.l.waitingPlainly()
 		if s.l.unchecked() {
 			s.l.checkLater()
 		}
@@ -533,32 +547,8 @@ func (s *session) ping() {
 	if !s.finish(nil, sent, err, nil) {
 		return
 	}
-	if len(plain) > 0 {
-		s.lookFor(plain)
-	}
 	if shared {
 		s.yield()
-	}
-}
-
-// lookFor loses those sessions, which wait without end and so have no deadline, that the
-// server does not have any more.
-func (s *session) lookFor(plain map[int]*session) {
-	var there []int
-	if !s.ask(lockfn.Backends(slices.Collect(maps.Keys(plain))), func(rows *sql.Rows) error {
-		var pid int
-		err := rows.Scan(&pid)
-		there = append(there, pid)
-		return err
-	}) {
-		return
-	}
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	for pid, w := range plain {
-		if !slices.Contains(there, pid) {
-			w.lose(errSessionGone)
-		}
 	}
 }
 

@@ -75,13 +75,13 @@ func (l *Locker) spareSession() *session {
 // await has s wait for g. The mutex is held.
 func (s *session) await(g *gate) {
 	front := g.queue[0].settings
-	g.waiter, s.waitFor, s.waitMode, s.plain, s.hurried = s, g, front.Mode, front.PlainWait, false
+	g.waiter, s.waitFor, s.waitMode, s.hurried = s, g, front.Mode, false
 	s.nudge()
 }
 
 // waitsAs reports whether s waits as the front of g's queue would.
 func (s *session) waitsAs(g *gate) bool {
-	return len(g.queue) > 0 && !g.queue[0].once && g.queue[0].settings.Mode == s.waitMode && g.queue[0].settings.PlainWait == s.plain
+	return len(g.queue) > 0 && !g.queue[0].once && g.queue[0].settings.Mode == s.waitMode
 }
 
 // poll tries all polled keys in one batch.
@@ -134,25 +134,11 @@ func (l *Locker) slicing() (waiters, leaving []int) {
 		case !s.slicing || time.Now().Before(s.spared):
 		case s.hurried:
 			leaving = append(leaving, s.pid)
-		case !s.plain:
+		default:
 			waiters = append(waiters, s.pid)
 		}
 	}
 	return waiters, leaving
-}
-
-// waitingPlainly returns the sessions that wait without end, by pid. The mutex is held.
-func (l *Locker) waitingPlainly() map[int]*session {
-	var plain map[int]*session
-	for s := range l.sessions {
-		if s.slicing && s.plain {
-			if plain == nil {
-				plain = map[int]*session{}
-			}
-			plain[s.pid] = s
-		}
-	}
-	return plain
 }
 
 // hurry ends the session's slice: its callers are gone, or want another mode. The mutex
@@ -190,23 +176,14 @@ func (s *session) slice(g *gate) {
 		s.l.mu.Unlock()
 		return
 	}
-	key, mode, plain, length := g.key, s.waitMode, s.plain, s.l.times.slice
+	key, mode, length := g.key, s.waitMode, s.l.times.slice
 	s.slicing = true
-	if plain {
-		length = 0
-		s.watch.Stop() // until it ends: see lookFor
-	} else {
-		s.watchFor(length)
-	}
+	s.watchFor(length)
 	s.l.mu.Unlock()
 
 	sent := time.Now()
 	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
-	if err == nil && plain {
-		// It was sent long ago, maybe: a lock is not told of before there is a sign of life.
-		sent, err = s.signOfLife()
-	}
 	var front *request // as the token is drawn
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		s.l.mu.Lock()
@@ -268,19 +245,6 @@ func (s *session) slice(g *gate) {
 		s.l.pollFor(g)
 		s.await(next)
 	}
-}
-
-// signOfLife asks for one, in the time that an idle session has for it. It returns when
-// it asked.
-func (s *session) signOfLife() (sent time.Time, err error) {
-	sent = time.Now()
-	s.l.mu.Lock()
-	s.slicing = false
-	s.heard(sent) // not yet; but nothing is held that could be lost
-	s.watch.Reset(s.l.times.deadline)
-	s.l.mu.Unlock()
-	_, err = s.conn.ExecContext(s.ctx, lockfn.Ping)
-	return sent, err
 }
 
 // slept ends the wait for g. The mutex is held.

@@ -45,11 +45,6 @@ func Guard(waiters, leaving []int) string {
 		"AND EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction))"
 }
 
-// Backends lists those of the pids that are there.
-func Backends(pids []int) string {
-	return "SELECT a.pid FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ('{" + joined(pids) + "}'::pg_catalog.int4[])"
-}
-
 // Wanted lists those locks of the session at hand that others wait for, as [ScanHeld]
 // reads them, without their modes.
 const Wanted = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, '' FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' " +
