@@ -42,9 +42,11 @@ type session struct {
 	watch    *time.Timer
 	waitFor  *gate // what it waits for
 	waitMode advisory.Mode
-	hurried  bool      // its slice is to end early
-	spared   time.Time // from being cancelled until then: it was just before
+	hurried  bool // its slice is to end early
 	slicing  bool
+	target   bool      // its slice is under way: a cancel may aim at it
+	aimed    aim       // the last cancel
+	spared   time.Time // from being cancelled until then: it was just before
 	idle     time.Time // since when it has nothing to do
 	orphans  int       // locks of a dead session whose callers have not returned
 
@@ -523,9 +525,10 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 func (s *session) ping() {
 	s.l.mu.Lock()
 	text := lockfn.Ping
+	var aim aim
 	if s.l.front == s {
 		if waiters, leaving := s.l.slicing(); len(waiters)+len(leaving) > 0 {
-			text = lockfn.Guard(waiters, leaving)
+			text, aim = lockfn.Guard(pids(waiters), pids(leaving)), s.l.aimAt(waiters, leaving)
 		}
 		if s.l.unchecked() {
 			s.l.checkLater()
@@ -541,6 +544,7 @@ func (s *session) ping() {
 	sent := time.Now()
 	s.pinged = sent
 	_, err := s.conn.ExecContext(s.ctx, text)
+	aim.over()
 	if err != nil && !lockfn.LinkGone(err) {
 		err = nil // an answer, too: a cancel that came too late for a slice, say
 	}

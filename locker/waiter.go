@@ -126,16 +126,16 @@ func (l *Locker) poll() {
 	}
 }
 
-// slicing lists the pids of the sessions that wait on the server and are to be guarded, and
-// of those that are to wait no more. The mutex is held.
-func (l *Locker) slicing() (waiters, leaving []int) {
+// slicing lists the sessions that wait on the server and are to be guarded, and those that
+// are to wait no more; none at which a cancel aims already. The mutex is held.
+func (l *Locker) slicing() (waiters, leaving []*session) {
 	for s := range l.sessions {
 		switch {
-		case !s.slicing || time.Now().Before(s.spared):
+		case !s.aimable():
 		case s.hurried:
-			leaving = append(leaving, s.pid)
+			leaving = append(leaving, s)
 		default:
-			waiters = append(waiters, s.pid)
+			waiters = append(waiters, s)
 		}
 	}
 	return waiters, leaving
@@ -148,15 +148,19 @@ func (s *session) hurry() {
 		return
 	}
 	s.hurried = true
-	front, pid := s.l.front, s.pid
-	if front == nil || !s.slicing {
+	front := s.l.front
+	if front == nil {
 		return
 	}
-	s.spared = time.Now().Add(s.l.times.heartbeat / 2)
-	// If that comes before it waits, the next ping does it again.
+	// If it does not wait yet when that comes, the next ping does it again.
 	front.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
-			_, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{pid}))
+			aim := s.l.aimAtSlice(s)
+			if aim == nil {
+				return errNothingHeard
+			}
+			defer aim.over()
+			_, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{s.pid}))
 			return err
 		},
 		done: func(bool, uint64, error) {},
@@ -177,13 +181,14 @@ func (s *session) slice(g *gate) {
 		return
 	}
 	key, mode, length := g.key, s.waitMode, s.l.times.slice
-	s.slicing = true
+	s.slicing, s.target, s.spared = true, true, time.Time{}
 	s.watchFor(length)
 	s.l.mu.Unlock()
 
 	sent := time.Now()
 	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
+	s.ward()
 	var front *request // as the token is drawn
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		s.l.mu.Lock()
