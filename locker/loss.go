@@ -30,7 +30,7 @@ func (s *session) overdue() {
 		return
 	}
 	limit := s.l.times.deadline
-	if s.slicing {
+	if s.slicing && len(s.holds) == 0 {
 		limit += s.l.times.slice
 	}
 	if left := limit - time.Since(s.answered); left > 0 {

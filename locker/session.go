@@ -19,8 +19,9 @@ import (
 // submit ops; the owner sends what has queued up as one statement. So the more
 // callers there are, the more each round trip does.
 //
-// A session either takes and holds locks, and is pinged, or waits for one key; a
-// session that holds never waits.
+// A session takes and holds locks, and is pinged, or waits for one key. One that holds waits
+// only if no other can, in slices short enough for its deadline, and for no longer than nobody
+// waits for what it holds: else others would see a deadlock in which there is none.
 type session struct {
 	l      *Locker
 	ctx    context.Context // of the driver's calls; ends when the connection is to be given up
@@ -44,8 +45,10 @@ type session struct {
 	waitMode advisory.Mode
 	hurried  bool // its slice is to end early
 	slicing  bool
+	slices   int       // how many it has begun
 	target   bool      // its slice is under way: a cancel may aim at it
 	aimed    aim       // the last cancel
+	barred   time.Time // it may not wait before: somebody waited for what it holds
 	spared   time.Time // from being cancelled until then: it was just before
 	idle     time.Time // since when it has nothing to do
 	orphans  int       // locks of a dead session whose callers have not returned
@@ -97,6 +100,9 @@ func (s *session) submit(o *op) {
 		return
 	}
 	s.queue = append(s.queue, o)
+	if s.waitFor != nil {
+		s.hurry() // a lock that it holds is not to be kept for the wait's sake
+	}
 	s.nudge()
 }
 

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
@@ -43,20 +44,39 @@ func (l *Locker) nextPolled() *gate {
 	return g
 }
 
-// spareSession returns a session that holds nothing and waits for nothing, and is not
-// the front session; nil if there are as many as may be, or none could wait.
+// spareSession returns a session that waits for nothing, and is not the front session: one
+// that holds nothing, else a new one, else that which holds the fewest locks; nil if none may wait.
 func (l *Locker) spareSession() *session {
 	if l.polls || l.closed || l.front == nil && l.noMore.After(time.Now()) {
 		return nil
 	}
 	l.frontSession() // which guards those that wait
 	for s := range l.sessions {
-		if s != l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.holds) == 0 && len(s.queue) == 0 && len(s.inFlight) == 0 {
+		if s.mayWait() && len(s.holds) == 0 {
 			return s
 		}
 	}
-	if len(l.sessions) >= l.settings.MaxConns || l.closed || l.noMore.After(time.Now()) {
-		return nil
+	if l.roomForSession() {
+		return l.newSession()
+	}
+	var least *session
+	for s := range l.sessions {
+		if s.mayWait() && s.open && time.Now().After(s.barred) && (least == nil || len(s.holds) < len(least.holds)) {
+			least = s
+		}
+	}
+	return least
+}
+
+// mayWait reports whether s has nothing to do and does not guard others. The mutex is held.
+func (s *session) mayWait() bool {
+	return s != s.l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.queue) == 0 && len(s.inFlight) == 0
+}
+
+// roomForSession reports whether another session may be opened to wait. The mutex is held.
+func (l *Locker) roomForSession() bool {
+	if len(l.sessions) >= l.settings.MaxConns || l.noMore.After(time.Now()) {
+		return false
 	}
 	if st := l.db.Stats(); st.MaxOpenConnections > 0 {
 		taken := st.InUse
@@ -66,10 +86,10 @@ func (l *Locker) spareSession() *session {
 			}
 		}
 		if taken >= st.MaxOpenConnections-1 {
-			return nil // better to poll than to take the last connection, which work under a lock may need
+			return false // better to poll than to take the last connection, which work under a lock may need
 		}
 	}
-	return l.newSession()
+	return true
 }
 
 // await has s wait for g. The mutex is held.
@@ -148,11 +168,13 @@ func (s *session) hurry() {
 		return
 	}
 	s.hurried = true
+	slice := s.slices
 	front := s.l.front
 	if front == nil {
 		return
 	}
-	// If it does not wait yet when that comes, the next ping does it again.
+	// If it does not wait yet when that comes, it is done again.
+	var missed atomic.Bool
 	front.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
 			aim := s.l.aimAtSlice(s)
@@ -160,15 +182,72 @@ func (s *session) hurry() {
 				return errNothingHeard
 			}
 			defer aim.over()
-			_, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{s.pid}))
+			result, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{s.pid}))
+			if err == nil {
+				n, _ := result.RowsAffected()
+				missed.Store(n == 0)
+			}
 			return err
 		},
-		done: func(bool, uint64, error) {},
+		done: func(bool, uint64, error) {
+			if missed.Load() && len(s.queue) > 0 {
+				time.AfterFunc(hurryAgain, func() { s.hurryOn(slice) })
+			}
+		},
 	})
 }
 
+// hurryAgain is when a cancel that came too early is sent again.
+const hurryAgain = 5 * time.Millisecond
+
+// hurryOn cancels the session's slice once more, if it is that one still.
+func (s *session) hurryOn(slice int) {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.hurried && s.slices == slice && s.target {
+		s.spared = time.Time{} // nothing was cancelled
+		s.hurried = false
+		s.hurry()
+	}
+}
+
+// free reports whether s may wait: it holds nothing, or nothing that somebody waits for.
+func (s *session) free(g *gate) bool {
+	s.l.mu.Lock()
+	holds := len(s.holds) > 0
+	s.l.mu.Unlock()
+	if !holds {
+		return true
+	}
+	if time.Since(s.pinged) >= s.l.times.heartbeat {
+		s.ping()
+	}
+	wanted := 0
+	if !s.ask(lockfn.Wanted, func(*sql.Rows) error { wanted++; return nil }) {
+		wanted++ // for all that is known
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.dead != nil || s.waitFor != g {
+		return false
+	}
+	if wanted > 0 {
+		s.barred = time.Now().Add(barTime)
+		s.slept(g)
+		return false
+	}
+	return true
+}
+
+// barTime is for how long a session does not wait that holds what somebody waits for: longer
+// than others take to look for a deadlock.
+const barTime = 2 * time.Second
+
 // slice waits on the server for g, for a slice, or less.
 func (s *session) slice(g *gate) {
+	if !s.free(g) {
+		return
+	}
 	s.l.mu.Lock()
 	if s.dead != nil || s.waitFor != g {
 		s.l.mu.Unlock()
@@ -181,8 +260,14 @@ func (s *session) slice(g *gate) {
 		return
 	}
 	key, mode, length := g.key, s.waitMode, s.l.times.slice
+	if len(s.holds) > 0 {
+		// So that there is an answer, and one more, within the deadline.
+		length = min(length, s.l.times.deadline/3)
+	} else {
+		s.watchFor(length)
+	}
 	s.slicing, s.target, s.spared = true, true, time.Time{}
-	s.watchFor(length)
+	s.slices++
 	s.l.mu.Unlock()
 
 	sent := time.Now()

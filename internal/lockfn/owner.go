@@ -36,14 +36,17 @@ const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database,
 const Ping = "SELECT 1"
 
 // Guard is a ping that also cancels the slices of those waiters, by pid, for whose
-// transaction somebody waits, CREATE INDEX CONCURRENTLY, say; and of those that are to
-// wait no more. It cancels only what waits for its lock now: before and after that, a
+// transaction somebody waits, CREATE INDEX CONCURRENTLY, say, or for a lock that they hold;
+// and of those that are to wait no more. It returns a row for each that it cancels. It cancels only what waits for its lock now: before and after that, a
 // cancel would be an error in the server's log. To read pg_locks takes a while, so what each
 // waits for is looked at once more, a moment before the cancel.
 func Guard(waiters, leaving []int) string {
-	return "SELECT CASE WHEN (SELECT g.wait_event_type = 'Lock' FROM pg_catalog.pg_stat_get_activity(a.pid) g) THEN pg_catalog.pg_cancel_backend(a.pid) END FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND NOT a.granted " +
+	return "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND NOT a.granted " +
 		"AND (a.pid = ANY ('{" + joined(leaving) + "}'::pg_catalog.int4[]) OR a.pid = ANY ('{" + joined(waiters) + "}'::pg_catalog.int4[]) " +
-		"AND EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction))"
+		"AND (EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction) " +
+		"OR EXISTS (SELECT FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_locks b USING (locktype, database, classid, objid, objsubid) " +
+		"WHERE h.locktype = 'advisory' AND h.pid = a.pid AND h.granted AND NOT b.granted AND b.pid <> a.pid))) " +
+		"AND (SELECT g.wait_event_type = 'Lock' FROM pg_catalog.pg_stat_get_activity(a.pid) g)"
 }
 
 // Wanted lists those locks of the session at hand that others wait for, as [ScanHeld]
