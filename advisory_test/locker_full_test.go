@@ -122,3 +122,61 @@ func TestUnlockOnASessionThatWaits(t *testing.T) {
 		p.noLocks(t)
 	})
 }
+
+// A session that holds a and waits for b is no reason for a deadlock: the work under a does not
+// wait for b. Who holds b and waits plainly for a gets it, whoever waited first.
+func TestASessionThatHoldsAndWaitsIsNoDeadlock(t *testing.T) {
+	pgtest.Slow(t)
+	fair(t, func(t *testing.T, p *pool) {
+		for _, plainFirst := range []bool{false, true} {
+			a, b := advisory.Int64(1), advisory.Int64(2)
+			l, other := p.locker(t, locker.WithMaxConns(2)), p.locker(t)
+			theirs, _ := lockerTry(t, other, a)
+			got := make(chan advisory.Lock, 1)
+			wait := func(k advisory.Key) {
+				lock, err := l.Lock(context.Background(), k)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lock
+			}
+			go wait(a)
+			eventually(t, "it waits", func() bool { _, w := p.locks(t); return w == 1 })
+			theirs.Unlock()
+			held := <-got // on the only session that may wait
+			plain := p.conn(t)
+			tryLock(t, plain, b)
+			blocked := make(chan error, 1)
+			block := func() {
+				_, err := plain.ExecContext(context.Background(), "SELECT pg_catalog.pg_advisory_lock("+a.SQL()+")")
+				blocked <- err
+			}
+			if plainFirst {
+				go block()
+				time.Sleep(900 * time.Millisecond) // a moment before the server looks for a deadlock
+				go wait(b)
+			} else {
+				go wait(b)
+				eventually(t, "it waits, and holds", func() bool { _, w := p.locks(t); return w == 1 })
+				go block()
+			}
+			select {
+			case err := <-blocked:
+				t.Fatalf("the plain wait ended: %v", err)
+			case <-time.After(4 * time.Second):
+			}
+			if err := held.Unlock(); err != nil {
+				t.Error(err)
+			}
+			if err := <-blocked; err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, plain, b)
+			if err := (<-got).Unlock(); err != nil {
+				t.Error(err)
+			}
+			unlock(t, plain, a)
+			p.noLocks(t)
+		}
+	})
+}

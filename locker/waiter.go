@@ -266,6 +266,9 @@ func (s *session) slice(g *gate) {
 	} else {
 		s.watchFor(length)
 	}
+	if f := s.l.front; f == nil || !f.open {
+		length = min(length, lockfn.MaxSlice) // nobody guards it
+	}
 	s.slicing, s.target, s.spared = true, true, time.Time{}
 	s.slices++
 	s.l.mu.Unlock()
