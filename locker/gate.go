@@ -57,8 +57,9 @@ type hold struct {
 	mode    advisory.Mode
 	since   time.Time // the server granted it
 	users   map[*handle]struct{}
-	wanted  bool  // somebody waits for it on the server, as of the last ping
-	dead    error // it is gone with its session
+	wanted  bool          // somebody waits for it on the server, as of the last ping
+	dead    error         // it is gone with its session
+	gone    chan struct{} // closed when it is dead
 }
 
 // A request is a caller that wants the lock.
@@ -68,6 +69,7 @@ type request struct {
 	settings settings.Call
 	once     bool   // a try
 	stamp    uint64 // when it came: see Locker.stamp
+	ended    int    // sessions that ended before they answered
 	claim    *claim // shared with requests of which only one is to be granted; may be nil
 	settled  bool
 	lock     *handle // if it was granted
@@ -355,13 +357,13 @@ func (g *gate) try(r *request) {
 	s.submit(&op{tries: 1, req: &lockfn.Request{Op: lockfn.OpTry, Key: g.key, Mode: mode}, done: func(ok bool, token uint64, err error) {
 		g.idle()
 		switch {
-		case (lockfn.Canceled(err) || errors.Is(err, advisory.ErrLost) && !r.once) && !r.settled:
+		case (lockfn.Canceled(err) || r.again(err)) && !r.settled:
 			g.polled = false
 			g.advance() // once more, or on another session
 		case err != nil && !s.open:
 			g.failAll(err)
 		case err != nil:
-			g.fail(r, err)
+			g.fail(r, unheld(err))
 			g.advance()
 		case ok:
 			g.granted(s, mode, token, upTo)
@@ -375,7 +377,7 @@ func (g *gate) try(r *request) {
 // who has come since may know of a larger one, of a reader in another process.
 func (g *gate) granted(s *session, mode advisory.Mode, token, upTo uint64) {
 	g.polled = false
-	g.hold = &hold{gate: g, session: s, mode: mode, since: time.Now(), users: map[*handle]struct{}{}}
+	g.hold = &hold{gate: g, session: s, mode: mode, since: time.Now(), users: map[*handle]struct{}{}, gone: make(chan struct{})}
 	s.holds[g.key] = g.hold
 	g.l.held++
 	front := g.queue.front()
@@ -432,7 +434,7 @@ func (g *gate) grant(r *request, token uint64, local bool) {
 	k := &handle{key: g.key, hold: h, mode: r.settings.Mode, token: token, local: local, since: time.Now(), settings: r.settings}
 	k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(r.ctx))
 	h.users[k] = struct{}{}
-	g.l.users++
+	g.l.counts(k)
 	r.lock = k
 	r.settle(nil)
 }
@@ -492,6 +494,7 @@ func (h *hold) lost(err error) {
 		return
 	}
 	h.dead = err
+	close(h.gone)
 	if h.gate.hold == h {
 		h.gate.hold = nil
 		h.gate.l.held--
@@ -499,5 +502,8 @@ func (h *hold) lost(err error) {
 	}
 	for k := range h.users {
 		k.cancel(err)
+		if !k.works {
+			h.gate.l.countsNoMore(k) // there is nothing to wait for
+		}
 	}
 }

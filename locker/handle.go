@@ -27,6 +27,8 @@ type handle struct {
 	// Guarded by the Locker's mutex.
 	mode     advisory.Mode
 	released bool
+	works    bool // a function of Do, say, runs under it
+	counted  bool // among the Locker's users
 }
 
 var _ advisory.Lock = (*handle)(nil)
@@ -81,6 +83,7 @@ func (h *handle) unlock(sync bool) error {
 			defer timer.Stop()
 			select {
 			case <-timer.C:
+			case <-h.hold.gone:
 			case <-l.ending:
 			}
 			l.mu.Lock()
@@ -100,7 +103,7 @@ func (h *handle) unlock(sync bool) error {
 func (h *handle) give() error {
 	g, l := h.hold.gate, h.hold.gate.l
 	delete(h.hold.users, h)
-	l.gave()
+	l.countsNoMore(h)
 	var answer <-chan error
 	err := h.hold.dead
 	told := errors.Is(err, advisory.ErrLost) // the Observer, of the loss

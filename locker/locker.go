@@ -45,8 +45,9 @@ type Locker struct {
 	mu       sync.Mutex
 	gates    map[advisory.Key]*gate
 	sessions map[*session]struct{}
-	front    *session // takes the locks that are free
-	polled   []*gate  // keys that no session waits for
+	lost     map[*session]struct{} // whose connections are not closed yet
+	front    *session              // takes the locks that are free
+	polled   []*gate               // keys that no session waits for
 	polling  bool
 	polls    bool      // all waits are polled: a slice is not possible, or not guarded in time
 	noMore   time.Time // open no session to wait before this
@@ -65,7 +66,7 @@ type Locker struct {
 	held int64 // locks of ours on the server
 	room room
 
-	owners   sync.WaitGroup
+	checks   sync.WaitGroup // of the server, beside the sessions
 	deferred sync.WaitGroup // releases that were put off
 }
 
@@ -75,7 +76,8 @@ var _ advisory.Locker = (*Locker)(nil)
 // that make no sense are told by Ping, and by every other call.
 func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
-		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, drained: make(chan struct{}), ending: make(chan struct{}),
+		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},
+		drained: make(chan struct{}), ending: make(chan struct{}),
 	}
 	l.settings, l.bad = lockerSettings(opts)
 	if l.bad == nil && db == nil {
@@ -102,13 +104,25 @@ func (l *Locker) frontSession() (*session, error) {
 	return l.front, nil
 }
 
-// ready looks at the arguments of a call.
-func (l *Locker) ready(opts []advisory.LockerOption, keys ...advisory.Key) (settings.Call, error) {
-	if l.gates == nil {
-		return settings.Call{}, errors.New("a Locker is made by locker.New")
+// usable returns why the Locker can do nothing: it was not made by [New], or its options are wrong.
+func (l *Locker) usable() error {
+	if l == nil || l.gates == nil {
+		return errNotMade
 	}
-	if l.bad != nil {
-		return settings.Call{}, l.bad
+	return l.bad
+}
+
+var errNilCtx = errors.New("ctx is nil")
+
+var errNotMade = errors.New("a Locker is made by locker.New")
+
+// ready looks at the arguments of a call.
+func (l *Locker) ready(ctx context.Context, opts []advisory.LockerOption, keys ...advisory.Key) (settings.Call, error) {
+	if err := l.usable(); err != nil {
+		return settings.Call{}, err
+	}
+	if ctx == nil {
+		return settings.Call{}, errNilCtx
 	}
 	s, err := settings.Locker(opts)
 	if err != nil {
@@ -151,7 +165,7 @@ func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.Lo
 
 // acquire returns the lock, or one that holds nothing.
 func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*handle, error) {
-	s, err := l.ready(opts, key)
+	s, err := l.ready(ctx, opts, key)
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
@@ -316,8 +330,18 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 
 var errNilFn = errors.New("fn is nil")
 
+// begin takes note that work begins: Shutdown waits for its end, also if the lock is lost.
+func (h *handle) begin() {
+	l := h.hold.gate.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.works = true
+	l.counts(h)
+}
+
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
 func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	h.begin()
 	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
 	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
 	defer func() {
@@ -356,26 +380,20 @@ func (l *Locker) Wrap(key advisory.Key, fn func(ctx context.Context) error, opts
 // at start-up and not at the first tick. That this could not be found out, because all
 // connections of the pool were in use, say, is an error, too.
 func (l *Locker) Ping(ctx context.Context) error {
-	if l.bad != nil {
-		return l.bad
+	err := l.usable()
+	switch {
+	case errors.Is(err, errNotMade):
+		return fmt.Errorf("pgadvisory: ping: %w", err)
+	case err != nil:
+		return err
+	case ctx == nil:
+		return fmt.Errorf("pgadvisory: ping: %w", errNilCtx)
 	}
-	answer := make(chan error, 1)
-	l.mu.Lock()
-	err := l.state
-	if err == nil {
-		var s *session
-		if s, err = l.frontSession(); err == nil {
-			s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})
-		}
+	err = l.pingOnce(ctx)
+	for n := 1; n < maxEnded && retriable(err); n++ {
+		err = l.pingOnce(ctx)
 	}
-	l.mu.Unlock()
-	if err == nil {
-		select {
-		case err = <-answer:
-		case <-ctx.Done():
-			err = bound.Cause(ctx)
-		}
-	}
+	err = unheld(err)
 	if err == nil {
 		err = l.ensureChecked(ctx)
 	}
@@ -385,9 +403,39 @@ func (l *Locker) Ping(ctx context.Context) error {
 	return nil
 }
 
+// pingOnce waits for an answer of the first session.
+func (l *Locker) pingOnce(ctx context.Context) error {
+	answer := make(chan error, 1)
+	if err := l.submitPing(answer); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return bound.Cause(ctx)
+	}
+}
+
+func (l *Locker) submitPing(answer chan error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != nil {
+		return l.state
+	}
+	s, err := l.frontSession()
+	if err == nil {
+		s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})
+	}
+	return err
+}
+
 // Holds reports whether this Locker holds key, by its own clock and without a round
 // trip: for a health check.
 func (l *Locker) Holds(key advisory.Key) bool {
+	if l == nil {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.gates[key]
@@ -417,7 +465,7 @@ func (l *Locker) wakeWatchers() {
 type Stats struct {
 	Sessions int // connections in use
 	Held     int // locks held on the server
-	Users    int // locks that callers have; readers share one of the server
+	Users    int // locks that callers have, and work under lost ones; readers share one of the server
 	Waiting  int // callers that wait
 }
 
@@ -425,6 +473,9 @@ type Stats struct {
 // nanoseconds each, with the mutex held. To count callers as they come and go instead would put
 // a counter into each of the ways in which a request is settled.
 func (l *Locker) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: l.users}
@@ -434,10 +485,22 @@ func (l *Locker) Stats() Stats {
 	return st
 }
 
-// gave takes note that a caller has given its lock back. The mutex is held.
-func (l *Locker) gave() {
-	l.users--
-	if l.users == 0 && l.state != nil {
+// counts counts h among the users, for which Shutdown waits. The mutex is held.
+func (l *Locker) counts(h *handle) {
+	if !h.counted {
+		h.counted = true
+		l.users++
+	}
+}
+
+// countsNoMore takes note that h is given back, or lost with no work under it. The mutex
+// is held.
+func (l *Locker) countsNoMore(h *handle) {
+	if !h.counted {
+		return
+	}
+	h.counted = false
+	if l.users--; l.users == 0 && l.state != nil {
 		l.drain()
 	}
 }
@@ -470,9 +533,17 @@ func (l *Locker) refuse() {
 	}
 }
 
-// Shutdown gives no new locks, waits until those that are held are released, also those
-// of which [HoldAtLeast] has put off the release, or ctx ends, and closes the Locker.
+// Shutdown gives no new locks and waits until those that are held are released, also those
+// of which [HoldAtLeast] has put off the release, or until ctx ends. Then it closes the Locker.
+// For a lock that is lost it does not wait, but for the function of Do, TryDo, Lead or a
+// Semaphore that still runs under it. It returns an error if ctx ended first, and as Close does.
 func (l *Locker) Shutdown(ctx context.Context) error {
+	switch {
+	case errors.Is(l.usable(), errNotMade):
+		return fmt.Errorf("pgadvisory: shutdown: %w", errNotMade)
+	case ctx == nil:
+		return fmt.Errorf("pgadvisory: shutdown: %w", errNilCtx)
+	}
 	l.refuse()
 	var err error
 	select {
@@ -485,8 +556,16 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 
 // Close gives no new locks, waits for releases that [HoldAtLeast] has put off, and ends
 // the Locker: the Contexts of its locks end with [advisory.ErrClosed], and its connections
-// are destroyed, which frees the locks on the server.
+// are destroyed, which frees the locks on the server. It takes two seconds at most beyond
+// the releases that were put off.
+//
+// It returns an error if the server did not answer within that time and the connection held
+// locks: the server frees them within the failover time. A connection that is lost already, or
+// that holds nothing, is no reason for an error.
 func (l *Locker) Close() error {
+	if errors.Is(l.usable(), errNotMade) {
+		return fmt.Errorf("pgadvisory: close: %w", errNotMade)
+	}
 	l.refuse()
 	return l.end(context.Background())
 }
@@ -507,8 +586,11 @@ func (l *Locker) end(ctx context.Context) error {
 		l.closed = true
 		close(l.ending)
 	}
+	var live []*session
+	var holding []bool
 	for s := range l.sessions {
 		s.stop = true
+		live, holding = append(live, s), append(holding, len(s.holds) > 0)
 		for _, h := range s.holds {
 			h.lost(advisory.ErrClosed)
 		}
@@ -518,15 +600,45 @@ func (l *Locker) end(ctx context.Context) error {
 		}
 		s.nudge()
 	}
+	for s := range l.lost {
+		if s.orphans == 0 { // else it is kept for the work under its locks
+			live, holding = append(live, s), append(holding, false)
+		}
+	}
 	l.mu.Unlock()
+	return l.ended(live, holding)
+}
+
+// ended waits until the sessions have closed their connections, and checks of the server are
+// over. It gives up the sessions that take too long, and returns an error if one of these held
+// locks.
+func (l *Locker) ended(live []*session, holding []bool) error {
 	gone := make(chan struct{})
-	go func() { l.owners.Wait(); close(gone) }()
+	go func() {
+		l.checks.Wait()
+		for _, s := range live {
+			<-s.buried
+		}
+		close(gone)
+	}()
 	select {
 	case <-gone:
 		return nil
 	case <-time.After(bound.Grace + bound.Abort):
-		return fmt.Errorf("pgadvisory: close: %w", bound.ErrNoAnswer)
 	}
+	var err error
+	for i, s := range live {
+		select {
+		case <-s.buried:
+			continue
+		default:
+		}
+		s.cancel()
+		if holding[i] {
+			err = fmt.Errorf("pgadvisory: close: locks may be held on the server for the failover time: %w", bound.ErrNoAnswer)
+		}
+	}
+	return err
 }
 
 // observer returns the Observer of a call, else that of the Locker, else nil.

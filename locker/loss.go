@@ -2,7 +2,6 @@ package locker
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -27,11 +26,11 @@ func (s *session) watchFor(slice time.Duration) {
 func (s *session) overdue() {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if s.dead != nil || s.slicing && s.plain { // see lookFor
+	if s.dead != nil {
 		return
 	}
 	limit := s.l.times.deadline
-	if s.slicing {
+	if s.slicing && len(s.holds) == 0 {
 		limit += s.l.times.slice
 	}
 	if left := limit - time.Since(s.answered); left > 0 {
@@ -60,7 +59,7 @@ func (s *session) lose(cause error) {
 	}
 	s.dead = cause
 	if s.open {
-		s.dead = fmt.Errorf("%w: %w", advisory.ErrLost, cause)
+		s.dead = &lossError{cause}
 	}
 	if s.watch != nil {
 		s.watch.Stop()
@@ -101,6 +100,7 @@ func (s *session) lose(cause error) {
 	} else {
 		s.cancel()
 	}
+	s.l.lost[s] = struct{}{}
 	s.nudge()
 	s.l.keepGuard()
 	if s.open {
@@ -150,6 +150,7 @@ func (s *session) bury() {
 			s.watch.Stop()
 		}
 		delete(s.l.sessions, s)
+		s.l.lost[s] = struct{}{}
 		if s.l.front == s {
 			s.l.front = nil
 		}

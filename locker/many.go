@@ -49,6 +49,9 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	start := time.Now()
 	keys = lockfn.Sorted(keys)
 	s, err := settings.Locker(opts)
+	if err == nil && ctx == nil {
+		err = errNilCtx
+	}
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)
 	}
@@ -99,7 +102,7 @@ func first(keys []advisory.Key) advisory.Key {
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
 func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.LockerOption, waits bool) (locks advisory.Locks, missing int, err error) {
-	s, err := l.ready(opts, keys...)
+	s, err := l.ready(ctx, opts, keys...)
 	for _, k := range keys {
 		if err == nil {
 			err = notUnder(ctx, k)
@@ -137,7 +140,7 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 				left = l.left(ctx, r, start)
 			}
 			rerr = left
-		case waits && errors.Is(rerr, advisory.ErrLost):
+		case waits && sessionEnded(rerr):
 			rerr = nil // there are other sessions, to wait on
 		}
 		if err == nil {
@@ -229,7 +232,7 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, c.name, s.Mode, start)
 		}
-	} else if h == nil && (err == nil || errors.Is(err, advisory.ErrLost)) { // there are other sessions
+	} else if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
 		h, err = l.waitAny(ctx, limit, c, s, start, took)
 	}
 	err = lockfn.Error(op, c.name, s.Mode, wait.Ended(ctx, limit, c.name, s.Mode, start, err))
@@ -242,7 +245,7 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
 func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.LockerOption) (settings.Call, []advisory.Key, error) {
-	s, err := l.ready(opts, keys...)
+	s, err := l.ready(ctx, opts, keys...)
 	if err != nil {
 		return s, keys, err
 	}
@@ -274,8 +277,8 @@ func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, c
 			}
 		}
 		candidates = candidates || len(keys) > 0
-		a, ch, err := t.ask(keys)
-		if h, err := t.outcome(a, err); h != nil || err != nil {
+		a, ch, h, err := t.try(keys)
+		if h != nil || err != nil {
 			return h, err
 		}
 		asked = asked || a != nil
@@ -304,9 +307,8 @@ func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, c
 			for i, g := range some {
 				keys[i] = g.key
 			}
-			a, ch, err := t.ask(keys)
-			l.unwatch(some) // which are looked up by now, and watched again if need be
-			h, err := t.outcome(a, err)
+			a, ch, h, err := t.try(keys)
+			l.unwatch(some) // which are watched again if need be
 			if h != nil || err != nil {
 				l.unwatch(open)
 				return h, err
@@ -328,6 +330,7 @@ type anyTry struct {
 	claim      *claim
 	start      time.Time
 	stamp      uint64
+	ended      int // sessions that ended before they answered
 	// open are the gates of keys that are not decided: a statement of somebody else was under way.
 	open []*gate
 }
@@ -347,6 +350,21 @@ func (l *Locker) unwatch(gates []*gate) {
 func (t *anyTry) watch(g *gate) {
 	g.watched++
 	t.open = append(t.open, g)
+}
+
+// try asks for the first of the keys that is free, on another session if one ends, and waits for the
+// answer. change is as of ask.
+func (t *anyTry) try(keys []advisory.Key) (r *request, change <-chan struct{}, h *handle, err error) {
+	for {
+		r, change, err = t.ask(keys)
+		h, err = t.outcome(r, err)
+		if h != nil || !retriable(err) {
+			return r, change, h, unheld(err)
+		}
+		if t.ended++; t.ended >= maxEnded {
+			return r, change, h, unheld(err)
+		}
+	}
 }
 
 // outcome waits for the answer to r, which ask returned.

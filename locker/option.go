@@ -41,7 +41,8 @@ func WithFencing() Option {
 }
 
 // WithMaxConns sets how many connections the Locker may use; 4 by default, and at
-// least 2, of which one takes locks that are free and the others wait.
+// least 2, of which one takes locks that are free and the others wait. A lock won by waiting
+// stays on the session that waited. If all of them hold locks, the one with the fewest waits.
 func WithMaxConns(n int) Option {
 	return newOption(func(s *option.Locker) { s.MaxConns = n })
 }

@@ -43,7 +43,7 @@ const firstSlots = 8
 
 // slots returns the slots in an order of chance: from any of them, by steps of any size that comes
 // to each of them once.
-func (s *Semaphore) slots(op string, opts []advisory.SemaphoreOption) (choice, settings.Call, error) {
+func (s *Semaphore) slots(ctx context.Context, op string, opts []advisory.SemaphoreOption) (choice, settings.Call, error) {
 	switch {
 	case s.key == (advisory.Key{}):
 		return choice{}, settings.Call{}, lockfn.Error(op, s.key, advisory.Exclusive, advisory.ErrInvalidKey)
@@ -55,7 +55,7 @@ func (s *Semaphore) slots(op string, opts []advisory.SemaphoreOption) (choice, s
 		step = 1 + rand.N(s.n)
 	}
 	at := func(i int) advisory.Key { return slotKey(s.key, int((int64(start)+int64(i)*int64(step))%int64(s.n))) }
-	set, err := s.l.ready(lockerOptions(opts), s.key)
+	set, err := s.l.ready(ctx, lockerOptions(opts), s.key)
 	return choice{name: at(0), n: s.n, first: firstSlots, at: at}, set, err
 }
 
@@ -81,7 +81,7 @@ func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
 // only after each slot was refused: with n of a million that is a thousand statements, in two or
 // three seconds. A ctx that ends is noticed between them.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
-	slots, settings, err := s.slots("try semaphore", opts)
+	slots, settings, err := s.slots(ctx, "try semaphore", opts)
 	if slots.n == 0 {
 		return none(s.key, advisory.Exclusive), false, err
 	}
@@ -94,7 +94,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOp
 // is more: up to half a minute with a million of them, all but one of which are taken. An [*advisory.NotAcquiredError] has the semaphore's key, and the
 // holder of one slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
-	slots, settings, err := s.slots("semaphore", opts)
+	slots, settings, err := s.slots(ctx, "semaphore", opts)
 	if slots.n == 0 {
 		return none(s.key, advisory.Exclusive), err
 	}

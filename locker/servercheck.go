@@ -199,7 +199,7 @@ func (l *Locker) checkLater() {
 		return
 	}
 	l.checkedAt = time.Now()
-	l.owners.Go(func() { l.checkAgain() })
+	l.checks.Go(func() { l.checkAgain() })
 }
 
 // ensureChecked is for Ping.
@@ -213,7 +213,7 @@ func (l *Locker) ensureChecked(ctx context.Context) error {
 		l.mu.Unlock()
 		return advisory.ErrClosed
 	}
-	l.owners.Go(func() { answer <- l.checkAgain() })
+	l.checks.Go(func() { answer <- l.checkAgain() })
 	l.mu.Unlock()
 	select {
 	case err := <-answer:

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,9 @@ import (
 // submit ops; the owner sends what has queued up as one statement. So the more
 // callers there are, the more each round trip does.
 //
-// A session either takes and holds locks, and is pinged, or waits for one key; a
-// session that holds never waits.
+// A session takes and holds locks, and is pinged, or waits for one key. One that holds waits
+// only if no other can, in slices short enough for its deadline, and for no longer than nobody
+// waits for what it holds: else others would see a deadlock in which there is none.
 type session struct {
 	l      *Locker
 	ctx    context.Context // of the driver's calls; ends when the connection is to be given up
@@ -37,15 +37,19 @@ type session struct {
 	open     bool
 	pid      int
 	dead     error
-	stop     bool      // to be closed
-	answered time.Time // when the last statement that was answered was sent
+	buried   chan struct{} // closed when the connection is
+	stop     bool          // to be closed
+	answered time.Time     // when the last statement that was answered was sent
 	watch    *time.Timer
 	waitFor  *gate // what it waits for
 	waitMode advisory.Mode
-	plain    bool      // it waits in one piece, and is not guarded
-	hurried  bool      // its slice is to end early
-	spared   time.Time // from being cancelled until then: it was just before
+	hurried  bool // its slice is to end early
 	slicing  bool
+	slices   int       // how many it has begun
+	target   bool      // its slice is under way: a cancel may aim at it
+	aimed    aim       // the last cancel
+	barred   time.Time // it may not wait before: somebody waited for what it holds
+	spared   time.Time // from being cancelled until then: it was just before
 	idle     time.Time // since when it has nothing to do
 	orphans  int       // locks of a dead session whose callers have not returned
 
@@ -76,11 +80,10 @@ func (o *op) tell(ok bool, token uint64, err error) {
 
 // newSession starts a session. The Locker's mutex is held.
 func (l *Locker) newSession() *session {
-	s := &session{l: l, wake: make(chan struct{}, 1), holds: map[advisory.Key]*hold{}, idle: time.Now()}
+	s := &session{l: l, wake: make(chan struct{}, 1), buried: make(chan struct{}), holds: map[advisory.Key]*hold{}, idle: time.Now()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.unstuck = context.AfterFunc(s.ctx, s.unstick)
 	l.sessions[s] = struct{}{}
-	l.owners.Add(1)
 	go s.run()
 	return s
 }
@@ -97,7 +100,18 @@ func (s *session) submit(o *op) {
 		return
 	}
 	s.queue = append(s.queue, o)
+	if s.waitFor != nil {
+		s.hurry() // a lock that it holds is not to be kept for the wait's sake
+	}
 	s.nudge()
+}
+
+// gone takes note that the connection is closed.
+func (s *session) gone() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	delete(s.l.lost, s)
+	close(s.buried)
 }
 
 func (s *session) nudge() {
@@ -114,7 +128,7 @@ func (s *session) fresh() bool {
 
 // run is the owner.
 func (s *session) run() {
-	defer s.l.owners.Done()
+	defer s.gone()
 	defer s.bury()
 	if err := s.connect(); err != nil {
 		s.l.mu.Lock()
@@ -167,7 +181,7 @@ func (s *session) connect() error {
 	defer stop()
 	limit := time.AfterFunc(connectTime, stop)
 	defer limit.Stop()
-	setUp := func(ctx context.Context) (*fit, error) { return s.setUp(ctx, limit) }
+	setUp := func(ctx context.Context) (*fit, error) { return s.setUpAlive(ctx, limit) }
 	o, err := bound.Call(late, setUp, s.giveUp, func(o *fit, err error) {
 		if err == nil {
 			o.close()
@@ -218,6 +232,16 @@ type fit struct {
 func (o *fit) close() {
 	bound.Discard(o.conn)
 	o.conn.Close()
+}
+
+// setUpAlive is setUp, again if the pool's idle connections turn out to be dead.
+func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, error) {
+	for idle := s.l.db.Stats().Idle; ; idle-- {
+		o, err := s.setUp(ctx, limit)
+		if err == nil || idle <= 0 || ctx.Err() != nil || errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err) {
+			return o, err
+		}
+	}
 }
 
 // setUp opens a connection, makes it fit, and looks whether locks are real there. limit ends
@@ -523,12 +547,11 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 func (s *session) ping() {
 	s.l.mu.Lock()
 	text := lockfn.Ping
-	var plain map[int]*session
+	var aim aim
 	if s.l.front == s {
 		if waiters, leaving := s.l.slicing(); len(waiters)+len(leaving) > 0 {
-			text = lockfn.Guard(waiters, leaving)
+			text, aim = lockfn.Guard(pids(waiters), pids(leaving)), s.l.aimAt(waiters, leaving)
 		}
-		plain = s.l.waitingPlainly()
 		if s.l.unchecked() {
 			s.l.checkLater()
 		}
@@ -543,38 +566,15 @@ func (s *session) ping() {
 	sent := time.Now()
 	s.pinged = sent
 	_, err := s.conn.ExecContext(s.ctx, text)
+	aim.over()
 	if err != nil && !lockfn.LinkGone(err) {
 		err = nil // an answer, too: a cancel that came too late for a slice, say
 	}
 	if !s.finish(nil, sent, err, nil) {
 		return
 	}
-	if len(plain) > 0 {
-		s.lookFor(plain)
-	}
 	if shared {
 		s.yield()
-	}
-}
-
-// lookFor loses those sessions, which wait without end and so have no deadline, that the
-// server does not have any more.
-func (s *session) lookFor(plain map[int]*session) {
-	var there []int
-	if !s.ask(lockfn.Backends(slices.Collect(maps.Keys(plain))), func(rows *sql.Rows) error {
-		var pid int
-		err := rows.Scan(&pid)
-		there = append(there, pid)
-		return err
-	}) {
-		return
-	}
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	for pid, w := range plain {
-		if !slices.Contains(there, pid) {
-			w.lose(errSessionGone)
-		}
 	}
 }
 

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
@@ -43,20 +44,39 @@ func (l *Locker) nextPolled() *gate {
 	return g
 }
 
-// spareSession returns a session that holds nothing and waits for nothing, and is not
-// the front session; nil if there are as many as may be, or none could wait.
+// spareSession returns a session that waits for nothing, and is not the front session: one
+// that holds nothing, else a new one, else that which holds the fewest locks; nil if none may wait.
 func (l *Locker) spareSession() *session {
 	if l.polls || l.closed || l.front == nil && l.noMore.After(time.Now()) {
 		return nil
 	}
 	l.frontSession() // which guards those that wait
 	for s := range l.sessions {
-		if s != l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.holds) == 0 && len(s.queue) == 0 && len(s.inFlight) == 0 {
+		if s.mayWait() && len(s.holds) == 0 {
 			return s
 		}
 	}
-	if len(l.sessions) >= l.settings.MaxConns || l.closed || l.noMore.After(time.Now()) {
-		return nil
+	if l.roomForSession() {
+		return l.newSession()
+	}
+	var least *session
+	for s := range l.sessions {
+		if s.mayWait() && s.open && time.Now().After(s.barred) && (least == nil || len(s.holds) < len(least.holds)) {
+			least = s
+		}
+	}
+	return least
+}
+
+// mayWait reports whether s has nothing to do and does not guard others. The mutex is held.
+func (s *session) mayWait() bool {
+	return s != s.l.front && s.dead == nil && !s.stop && s.waitFor == nil && len(s.queue) == 0 && len(s.inFlight) == 0
+}
+
+// roomForSession reports whether another session may be opened to wait. The mutex is held.
+func (l *Locker) roomForSession() bool {
+	if len(l.sessions) >= l.settings.MaxConns || l.noMore.After(time.Now()) {
+		return false
 	}
 	if st := l.db.Stats(); st.MaxOpenConnections > 0 {
 		taken := st.InUse
@@ -66,23 +86,22 @@ func (l *Locker) spareSession() *session {
 			}
 		}
 		if taken >= st.MaxOpenConnections-1 {
-			return nil // better to poll than to take the last connection, which work under a lock may need
+			return false // better to poll than to take the last connection, which work under a lock may need
 		}
 	}
-	return l.newSession()
+	return true
 }
 
 // await has s wait for g. The mutex is held.
 func (s *session) await(g *gate) {
-	front := g.queue.front().settings
-	g.waiter, s.waitFor, s.waitMode, s.plain, s.hurried = s, g, front.Mode, front.PlainWait, false
+	g.waiter, s.waitFor, s.waitMode, s.hurried = s, g, g.queue.front().settings.Mode, false
 	s.nudge()
 }
 
 // waitsAs reports whether s waits as the front of g's queue would.
 func (s *session) waitsAs(g *gate) bool {
 	front := g.queue.front()
-	return front != nil && !front.once && front.settings.Mode == s.waitMode && front.settings.PlainWait == s.plain
+	return front != nil && !front.once && front.settings.Mode == s.waitMode
 }
 
 // pollAtOnce is how many keys are polled at one time, so that neither a batch nor the time under
@@ -125,33 +144,19 @@ func (l *Locker) poll() {
 	}
 }
 
-// slicing lists the pids of the sessions that wait on the server and are to be guarded, and
-// of those that are to wait no more. The mutex is held.
-func (l *Locker) slicing() (waiters, leaving []int) {
+// slicing lists the sessions that wait on the server and are to be guarded, and those that
+// are to wait no more; none at which a cancel aims already. The mutex is held.
+func (l *Locker) slicing() (waiters, leaving []*session) {
 	for s := range l.sessions {
 		switch {
-		case !s.slicing || time.Now().Before(s.spared):
+		case !s.aimable():
 		case s.hurried:
-			leaving = append(leaving, s.pid)
-		case !s.plain:
-			waiters = append(waiters, s.pid)
+			leaving = append(leaving, s)
+		default:
+			waiters = append(waiters, s)
 		}
 	}
 	return waiters, leaving
-}
-
-// waitingPlainly returns the sessions that wait without end, by pid. The mutex is held.
-func (l *Locker) waitingPlainly() map[int]*session {
-	var plain map[int]*session
-	for s := range l.sessions {
-		if s.slicing && s.plain {
-			if plain == nil {
-				plain = map[int]*session{}
-			}
-			plain[s.pid] = s
-		}
-	}
-	return plain
 }
 
 // hurry ends the session's slice: its callers are gone, or want another mode. The mutex
@@ -161,23 +166,86 @@ func (s *session) hurry() {
 		return
 	}
 	s.hurried = true
-	front, pid := s.l.front, s.pid
-	if front == nil || !s.slicing {
+	slice := s.slices
+	front := s.l.front
+	if front == nil {
 		return
 	}
-	s.spared = time.Now().Add(s.l.times.heartbeat / 2)
-	// If that comes before it waits, the next ping does it again.
+	// If it does not wait yet when that comes, it is done again.
+	var missed atomic.Bool
 	front.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
-			_, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{pid}))
+			aim := s.l.aimAtSlice(s)
+			if aim == nil {
+				return errNothingHeard
+			}
+			defer aim.over()
+			result, err := conn.ExecContext(ctx, lockfn.Guard(nil, []int{s.pid}))
+			if err == nil {
+				n, _ := result.RowsAffected()
+				missed.Store(n == 0)
+			}
 			return err
 		},
-		done: func(bool, uint64, error) {},
+		done: func(bool, uint64, error) {
+			if missed.Load() && len(s.queue) > 0 {
+				time.AfterFunc(hurryAgain, func() { s.hurryOn(slice) })
+			}
+		},
 	})
 }
 
+// hurryAgain is when a cancel that came too early is sent again.
+const hurryAgain = 5 * time.Millisecond
+
+// hurryOn cancels the session's slice once more, if it is that one still.
+func (s *session) hurryOn(slice int) {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.hurried && s.slices == slice && s.target {
+		s.spared = time.Time{} // nothing was cancelled
+		s.hurried = false
+		s.hurry()
+	}
+}
+
+// free reports whether s may wait: it holds nothing, or nothing that somebody waits for.
+func (s *session) free(g *gate) bool {
+	s.l.mu.Lock()
+	holds := len(s.holds) > 0
+	s.l.mu.Unlock()
+	if !holds {
+		return true
+	}
+	if time.Since(s.pinged) >= s.l.times.heartbeat {
+		s.ping()
+	}
+	wanted := 0
+	if !s.ask(lockfn.Wanted, func(*sql.Rows) error { wanted++; return nil }) {
+		wanted++ // for all that is known
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.dead != nil || s.waitFor != g {
+		return false
+	}
+	if wanted > 0 {
+		s.barred = time.Now().Add(barTime)
+		s.slept(g)
+		return false
+	}
+	return true
+}
+
+// barTime is for how long a session does not wait that holds what somebody waits for: longer
+// than others take to look for a deadlock.
+const barTime = 2 * time.Second
+
 // slice waits on the server for g, for a slice, or less.
 func (s *session) slice(g *gate) {
+	if !s.free(g) {
+		return
+	}
 	s.l.mu.Lock()
 	if s.dead != nil || s.waitFor != g {
 		s.l.mu.Unlock()
@@ -188,23 +256,24 @@ func (s *session) slice(g *gate) {
 		s.l.mu.Unlock()
 		return
 	}
-	key, mode, plain, length := g.key, s.waitMode, s.plain, s.l.times.slice
-	s.slicing = true
-	if plain {
-		length = 0
-		s.watch.Stop() // until it ends: see lookFor
+	key, mode, length := g.key, s.waitMode, s.l.times.slice
+	if len(s.holds) > 0 {
+		// So that there is an answer, and one more, within the deadline.
+		length = min(length, s.l.times.deadline/3)
 	} else {
 		s.watchFor(length)
 	}
+	if f := s.l.front; f == nil || !f.open {
+		length = min(length, lockfn.MaxSlice) // nobody guards it
+	}
+	s.slicing, s.target, s.spared = true, true, time.Time{}
+	s.slices++
 	s.l.mu.Unlock()
 
 	sent := time.Now()
 	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
-	if err == nil && plain {
-		// It was sent long ago, maybe: a lock is not told of before there is a sign of life.
-		sent, err = s.signOfLife()
-	}
+	s.ward()
 	var upTo uint64 // as the token is drawn
 	if err == nil && rows == lockfn.SliceGranted && s.l.settings.Fencing {
 		s.l.mu.Lock()
@@ -268,19 +337,6 @@ func (s *session) slice(g *gate) {
 		s.l.pollFor(g)
 		s.await(next)
 	}
-}
-
-// signOfLife asks for one, in the time that an idle session has for it. It returns when
-// it asked.
-func (s *session) signOfLife() (sent time.Time, err error) {
-	sent = time.Now()
-	s.l.mu.Lock()
-	s.slicing = false
-	s.heard(sent) // not yet; but nothing is held that could be lost
-	s.watch.Reset(s.l.times.deadline)
-	s.l.mu.Unlock()
-	_, err = s.conn.ExecContext(s.ctx, lockfn.Ping)
-	return sent, err
 }
 
 // slept ends the wait for g. The mutex is held.

@@ -36,18 +36,23 @@ const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database,
 const Ping = "SELECT 1"
 
 // Guard is a ping that also cancels the slices of those waiters, by pid, for whose
-// transaction somebody waits, CREATE INDEX CONCURRENTLY, say; and of those that are to
-// wait no more. It cancels only what waits for its lock now: before and after that, a
-// cancel would be an error in the server's log.
+// transaction somebody waits, CREATE INDEX CONCURRENTLY, say, or for a lock that they hold;
+// and of those that are to wait no more. It returns a row for each that it cancels.
+//
+// It cancels only what waits for its lock now: before and after that, a cancel would be an
+// error in the server's log. Reading pg_locks takes a while, so the wait of each is read again
+// just before the cancel.
 func Guard(waiters, leaving []int) string {
+	inTheWay := ""
+	if len(waiters) > 0 {
+		inTheWay = " OR a.pid = ANY ('{" + joined(waiters) + "}'::pg_catalog.int4[]) " +
+			"AND (EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction) " +
+			"OR EXISTS (SELECT FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_locks b USING (locktype, database, classid, objid, objsubid) " +
+			"WHERE h.locktype = 'advisory' AND h.pid = a.pid AND h.granted AND NOT b.granted AND b.pid <> a.pid))"
+	}
 	return "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND NOT a.granted " +
-		"AND (a.pid = ANY ('{" + joined(leaving) + "}'::pg_catalog.int4[]) OR a.pid = ANY ('{" + joined(waiters) + "}'::pg_catalog.int4[]) " +
-		"AND EXISTS (SELECT FROM pg_catalog.pg_locks b WHERE b.locktype = 'virtualxid' AND NOT b.granted AND b.virtualxid = a.virtualtransaction))"
-}
-
-// Backends lists those of the pids that are there.
-func Backends(pids []int) string {
-	return "SELECT a.pid FROM pg_catalog.pg_stat_activity a WHERE a.pid = ANY ('{" + joined(pids) + "}'::pg_catalog.int4[])"
+		"AND (a.pid = ANY ('{" + joined(leaving) + "}'::pg_catalog.int4[])" + inTheWay + ") " +
+		"AND (SELECT g.wait_event_type = 'Lock' FROM pg_catalog.pg_stat_get_activity(a.pid) g)"
 }
 
 // Wanted lists those locks of the session at hand that others wait for, as [ScanHeld]

@@ -66,8 +66,7 @@ const (
 	SliceCanceled = 3 // somebody called pg_cancel_backend
 )
 
-// Slice waits at most d, or for as long as it takes if d is nought, and takes the lock at
-// session level, as one message.
+// Slice waits at most d, and takes the lock at session level, as one message.
 //
 // It waits for the lock at transaction level, inside a block of plpgsql, and takes
 // it at session level once it has that: a timeout or cancel undoes the
@@ -85,10 +84,7 @@ func Slice(k advisory.Key, m advisory.Mode, d time.Duration) string {
 	} else {
 		a, _ = k.Int64()
 	}
-	ms := d.Milliseconds()
-	if d > 0 {
-		ms = max(ms, 1)
-	}
+	ms := max(d.Milliseconds(), 1) // 0 would be no limit
 	return "SELECT " +
 		setLocal("lock_timeout", strconv.FormatInt(ms, 10)) + ", " +
 		setLocal("statement_timeout", "0") + ", " +

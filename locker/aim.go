@@ -1,0 +1,83 @@
+package locker
+
+import (
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// An aim is a cancel that is under way to sessions that wait. PostgreSQL ignores a cancel that
+// finds its session idle, and an error in the server's log is what it is to one that has sent its next
+// statement. So a session whose slice has ended sends nothing before the cancel is answered.
+type aim chan struct{}
+
+// aimAt begins a cancel of what these sessions wait for. The mutex is held.
+func (l *Locker) aimAt(lists ...[]*session) aim {
+	a := make(aim)
+	for _, list := range lists {
+		for _, s := range list {
+			s.aimed = a
+			if s.hurried { // it is to be cancelled, and not twice in a row
+				s.spared = time.Now().Add(l.times.heartbeat / 2)
+			}
+		}
+	}
+	return a
+}
+
+// aimAtSlice begins a cancel of the slice that s is to end early; nil if it has ended, or another
+// cancel is under way.
+func (l *Locker) aimAtSlice(s *session) aim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !s.hurried || !s.aimable() {
+		return nil
+	}
+	return l.aimAt([]*session{s})
+}
+
+// aimable reports whether a cancel may aim at s. The mutex is held.
+func (s *session) aimable() bool {
+	return s.target && s.dead == nil && !s.aimed.underWay() && !time.Now().Before(s.spared)
+}
+
+func (a aim) underWay() bool {
+	select {
+	case <-a:
+		return false
+	default:
+		return a != nil
+	}
+}
+
+// over takes note that the cancel was answered, or that its link is gone.
+func (a aim) over() {
+	if a != nil {
+		close(a)
+	}
+}
+
+// ward returns when no cancel is under way to s, whose slice has ended. It does not wait for one
+// whose link seems to be dead.
+func (s *session) ward() {
+	s.l.mu.Lock()
+	s.target = false
+	a := s.aimed
+	s.l.mu.Unlock()
+	if a != nil {
+		late := time.NewTimer(bound.Grace)
+		defer late.Stop()
+		select {
+		case <-a:
+		case <-late.C:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+func pids(list []*session) (pids []int) {
+	for _, s := range list {
+		pids = append(pids, s.pid)
+	}
+	return pids
+}
