@@ -14,12 +14,14 @@ testflags ?= -count=1 -p=1 -parallel=3 -timeout=30m
 demo:
 	@go run ./examples/reconcile
 
-# Everything that can run on this machine, in every module.
+# Everything that can run on this machine, in every module. An older.mod beside a go.mod requires
+# an older version of the tool that the module tests.
 test:
 	@go run ./internal/pgtest/probe
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not as gofmt has it:" $$unformatted; exit 1; }
-	@find . -name go.mod -not -path '*/testdata/*' | sort | while read -r mod; do \
-		(cd "$$(dirname "$$mod")" && go vet ./... && go test $(race) $(testflags) ./...) || exit 1; \
+	@find . \( -name go.mod -o -name older.mod \) -not -path '*/testdata/*' | sort | while read -r mod; do \
+		(cd "$$(dirname "$$mod")" && flag=-modfile=$$(basename "$$mod") && \
+			go vet "$$flag" ./... && go test "$$flag" $(race) $(testflags) ./...) || exit 1; \
 	done
 
 # Ours and other ways to do the same, side by side in one run.

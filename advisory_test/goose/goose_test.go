@@ -1,7 +1,8 @@
 // Package goose_test runs the tests that goose has for its own locks on ours, and
 // migrations as goose's users run them: many processes at once.
 //
-// It is a module of its own, since goose brings a large tree.
+// go.mod requires a current version of goose, older.mod the first that has lock.Locker. It is a
+// module of its own, since goose brings a large tree.
 package goose_test
 
 import (
