@@ -24,8 +24,8 @@ var tools = map[string]func(input string) advisory.Key{
 	"sqlx-rust-migrate":     interop.SQLxRustMigrate,
 	"with_advisory_lock":    interop.WithAdvisoryLock,
 	"django-pglock":         interop.DjangoPGLock,
-	"DistributedLock-hash":  interop.DistributedLockHash,
-	"DistributedLock-ascii": interop.DistributedLockASCII,
+	"DistributedLock-hash":  interop.DistributedLock,
+	"DistributedLock-ascii": interop.DistributedLock,
 	"prisma":                func(string) advisory.Key { return interop.Prisma() },
 	"tern":                  func(string) advisory.Key { return interop.Tern() },
 	"atlas":                 interop.Atlas,
@@ -64,10 +64,25 @@ func TestKeysAreThoseOfTheTools(t *testing.T) {
 	}
 }
 
-func TestDistributedLockASCIIRefusesOtherNames(t *testing.T) {
-	for _, name := range []string{"ten__chars", "é"} {
-		if key := interop.DistributedLockASCII(name); !key.IsZero() {
-			t.Errorf("%q: %v, want the zero Key", name, key)
+// The form of the key depends on the name, as the library's constructor decides it.
+func TestDistributedLockChoosesTheFormOfTheKey(t *testing.T) {
+	for name, want := range map[string]advisory.Key{
+		"reconcile":         advisory.Pair(-443080963, -655037238), // short: packed, not hashed
+		"00000000000012d4":  advisory.Int64(4820),
+		"00000000000012D4":  advisory.Int64(4820),
+		"ffffffffffffffff":  advisory.Int64(-1),
+		"0000000c,00000022": advisory.Pair(12, 34),
+		"FFFFFFFF,80000000": advisory.Pair(-1, -1<<31),
+		// These are no numbers, and too long to be packed.
+		"some very long name": advisory.Int64(1765484347666752899),
+	} {
+		if got := interop.DistributedLock(name); got != want {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+	for _, name := range []string{"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001"} {
+		if _, ok := interop.DistributedLock(name).Int64(); !ok {
+			t.Errorf("%q is not hashed", name)
 		}
 	}
 }
