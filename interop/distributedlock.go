@@ -10,7 +10,8 @@ import (
 )
 
 // DistributedLock returns the key that new PostgresAdvisoryLockKey(name, allowHashing: true)
-// of DistributedLock for .NET makes of a name. Its form depends on the name:
+// of DistributedLock for .NET makes of a name, as PostgresDistributedSynchronizationProvider
+// does. Its form depends on the name:
 //
 //   - A name of at most 9 ASCII characters is packed into a pair.
 //   - 16 hexadecimal digits are a bigint.

@@ -19,6 +19,11 @@ var tools = map[string]func(input string) advisory.Key{
 		last := len(names) - 1
 		return interop.GolangMigrate(names[last], names[:last]...)
 	},
+	"golang-migrate-url": func(input string) advisory.Key {
+		names := strings.Split(input, "|")
+		last := len(names) - 1
+		return interop.GolangMigrateURL(names[last], names[:last]...)
+	},
 	"rails":                 interop.Rails,
 	"sqlx-rust":             interop.SQLxRust,
 	"sqlx-rust-migrate":     interop.SQLxRustMigrate,
@@ -72,7 +77,10 @@ func TestDistributedLockChoosesTheFormOfTheKey(t *testing.T) {
 		"00000000000012D4":  advisory.Int64(4820),
 		"ffffffffffffffff":  advisory.Int64(-1),
 		"0000000c,00000022": advisory.Pair(12, 34),
-		"FFFFFFFF,80000000": advisory.Pair(-1, -1<<31),
+		// NULs behind the digits of a half count for nothing, as int.TryParse has it.
+		"0000000c,00022\x00\x00\x00":         advisory.Pair(12, 34),
+		"0c\x00\x00\x00\x00\x00\x0000000022": advisory.Int64(12<<32 + 34),
+		"FFFFFFFF,80000000":                  advisory.Pair(-1, -1<<31),
 		// These are no numbers, and too long to be packed.
 		"some very long name": advisory.Int64(1765484347666752899),
 	} {
@@ -80,7 +88,11 @@ func TestDistributedLockChoosesTheFormOfTheKey(t *testing.T) {
 			t.Errorf("%q: %v, want %v", name, got, want)
 		}
 	}
-	for _, name := range []string{"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001"} {
+	for _, name := range []string{"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001",
+		"000000000000012 ", " 000000000000012", "000000000000012\n", "\t00000c,00000022", "00000c ,00000022", // no whitespace
+		"00000000\x00\x00\x00\x00\x00\x00\x00\x00", "000000\x00c00000022", // a half needs a digit, and nothing behind its NULs
+		"0000000０00000001", "0000000c，00000022", "0000000c,000000é2", // wide digits and commas are none
+	} {
 		if _, ok := interop.DistributedLock(name).Int64(); !ok {
 			t.Errorf("%q is not hashed", name)
 		}
