@@ -18,28 +18,16 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// extensions is the pair that stands for an extension's lock: showingForeign has pg_locks
+// extensions is a pair that stands for an extension's lock: showingForeign has pg_locks
 // show it as an advisory lock with classid 0, objid 4820 and objsubid 21.
-var extensions = advisory.Pair(771, 4820)
+var extensions = advisory.Pair(pgtest.ForeignClass, 4820)
 
 // showingForeign opens a database, on a server of its own, whose pg_locks shows [extensions]
-// as such locks are shown. No SQL function takes one, so the view stands in for the
-// extension; sessions hold the lock and wait for it as they would.
+// as such locks are shown.
 func showingForeign(t *testing.T) *pool {
 	t.Helper()
-	server := pgtest.NewServer(t)
-	p := drivers[0].open(t, server.Database(t))
-	const is = "locktype = 'advisory' AND classid = 771 AND objsubid = 2"
-	columns := "locktype, database, relation, page, tuple, virtualxid, transactionid, " +
-		"CASE WHEN " + is + " THEN 0::oid ELSE classid END AS classid, objid, " +
-		"CASE WHEN " + is + " THEN 21::int2 ELSE objsubid END AS objsubid, " +
-		"virtualtransaction, pid, mode, granted, fastpath"
-	if server.Version() >= 140000 {
-		columns += ", waitstart"
-	}
-	conn := p.conn(t)
-	doSQL(t, conn, "SET allow_system_table_mods = on")
-	doSQL(t, conn, "CREATE OR REPLACE VIEW pg_catalog.pg_locks AS SELECT "+columns+" FROM pg_lock_status()")
+	p := drivers[0].open(t, pgtest.NewServer(t).Database(t))
+	pgtest.ShowForeign(t, p.DB)
 	return p
 }
 
@@ -75,6 +63,52 @@ func TestLocksOfExtensionsAreNoKeys(t *testing.T) {
 	}
 	if n := ask[int](t, p, lockfn.LocksInUse); n < 2 {
 		t.Errorf("LocksInUse: %d; an extension's lock takes its place in the table too", n)
+	}
+}
+
+// The page says that it leaves out locks of extensions, and how many.
+func TestPageSaysThatLocksOfExtensionsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	p := showingForeign(t)
+	h := inspect.Handler(p)
+	shows := func(n int, line string) {
+		t.Helper()
+		if s := answerJSON(t, h); s.Foreign != n || len(s.Locks) != 0 {
+			t.Errorf("the JSON has foreign %d and %v, want %d and no lock", s.Foreign, s.Locks, n)
+		}
+		_, body := answerInTime(t, h, "/")
+		if got := strings.Contains(body, "left out"); got != (n > 0) || !strings.Contains(body, line) {
+			t.Errorf("with %d such locks, want %q in:\n%s", n, line, body)
+		}
+	}
+	shows(0, "")
+	tryLock(t, p.conn(t), extensions)
+	shows(1, "1 lock of an extension is left out: it is on no key.")
+	blockOn(t, p, extensions, advisory.Shared)
+	shows(2, "2 locks of extensions are left out: they are on no key.")
+}
+
+// Guard cancels a wait for a key, and no wait for an extension's lock.
+func TestGuardLeavesWaitsForLocksOfExtensionsAlone(t *testing.T) {
+	t.Parallel()
+	p := showingForeign(t)
+	mine := p.conn(t)
+	key := advisory.Int64(4821)
+	tryLock(t, mine, key)
+	tryLock(t, mine, extensions)
+	leaving := []int{blockOn(t, p, extensions, advisory.Exclusive), blockOn(t, p, key, advisory.Exclusive)}
+	waits := func(pid int) bool {
+		return ask[bool](t, p, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $1)", pid)
+	}
+	doSQL(t, p, lockfn.Guard(nil, leaving))
+	eventually(t, "the wait for a key is canceled", func() bool { return !waits(leaving[1]) })
+	// A cancel of the other was sent before that one's, if any, and takes as long.
+	for range 20 {
+		doSQL(t, p, lockfn.Guard(nil, leaving))
+		if !waits(leaving[0]) {
+			t.Fatal("the wait for an extension's lock was canceled")
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -68,18 +68,19 @@ func (p *program) ls(ctx context.Context, db *sql.DB, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return writeJSON(p.out, locks)
+		err = writeJSON(p.out, locks)
+	} else {
+		var database string
+		if database, err = databaseName(ctx, db); err == nil {
+			err = table(p.out, locks, database)
+		}
 	}
-	database, err := databaseName(ctx, db)
 	if err != nil {
-		return err
-	}
-	if err := table(p.out, locks, database); err != nil {
 		return err
 	}
 	foreign, err := inspect.Foreign(ctx, db)
 	if err == nil && foreign > 0 {
-		fmt.Fprintf(p.err, "left out: %d locks of extensions, which are on no key (their objsubid is neither 1 nor 2)\n", foreign)
+		fmt.Fprintf(p.err, "locks of extensions left out: %d (on no key, because objsubid is neither 1 nor 2)\n", foreign)
 	}
 	return err
 }
