@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo test bench long majors drivers setup
+.PHONY: demo test busy bench long majors drivers setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -23,6 +23,13 @@ test:
 		(cd "$$(dirname "$$mod")" && flag=-modfile=$$(basename "$$mod") && \
 			go vet "$$flag" ./... && go test "$$flag" $(race) $(testflags) ./...) || exit 1; \
 	done
+
+# The tests while every core is busy twice over with something else.
+busy:
+	@n=$$(getconf _NPROCESSORS_ONLN); pids=; \
+	trap '[ -z "$$pids" ] || kill $$pids 2>/dev/null' EXIT; trap 'exit 130' INT; trap 'exit 143' HUP TERM; \
+	for i in $$(seq $$((2 * n))); do (while kill -0 $$$$ 2>/dev/null; do j=0; while [ $$j -lt 100000 ]; do j=$$((j + 1)); done; done) & pids="$$pids $$!"; done; \
+	$(MAKE) test
 
 # Ours and other ways to do the same, side by side in one run.
 bench:

@@ -90,9 +90,11 @@ func TestDeadlockIsToldToAnUnprivilegedRole(t *testing.T) {
 		func(t *testing.T, p *pool) { runRings(t, p, rings, 40) })
 }
 
-// runRings runs the rings at the same time, as far as conns connections allow.
+// runRings runs the rings at the same time, as far as conns connections allow. So many looks
+// for a deadlock at once make the machine late, which is no fault of theirs.
 func runRings(t *testing.T, p *pool, rings []ring, conns int) {
 	doSQL(t, p, rowsOfClaims)
+	lateness := p.lateness(t)
 	n := rounds(t)
 	var (
 		wg    sync.WaitGroup
@@ -122,8 +124,9 @@ func runRings(t *testing.T, p *pool, rings []ring, conns int) {
 	}
 	wg.Wait()
 	t.Logf("told after: %v", times)
-	if m := times.median(); m > 3*time.Second {
-		t.Errorf("half of them were told no sooner than %v after", m)
+	late := lateness()
+	if m := times.median(); m > 3*time.Second+late {
+		t.Errorf("half of them were told no sooner than %v after, on a machine that is late by %v", m, late)
 	}
 	p.noLocks(t)
 }

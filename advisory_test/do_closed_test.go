@@ -72,7 +72,7 @@ func TestLocksCanBeLogged(t *testing.T) {
 		if s := fmt.Sprint(lock); s != "4820 (shared)" {
 			t.Error(s)
 		}
-		if err := new(locker.Locker).Do(t.Context(), key, func(context.Context) error { return nil }); err == nil || !strings.Contains(err.Error(), "NewLocker") {
+		if err := new(locker.Locker).Do(t.Context(), key, func(context.Context) error { return nil }); err == nil || !strings.Contains(err.Error(), "locker.New") {
 			t.Error(err)
 		}
 	})

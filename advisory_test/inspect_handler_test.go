@@ -52,6 +52,7 @@ type snapshotJSON struct {
 		Application string       `json:"application"`
 		WaitsFor    []int        `json:"waits_for"`
 	} `json:"locks"`
+	Foreign  int `json:"foreign"`
 	Suspects []struct {
 		Kind string `json:"kind"`
 	} `json:"suspects"`

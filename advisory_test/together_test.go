@@ -59,6 +59,15 @@ func watchLag(t testing.TB) *lag {
 
 func (l *lag) get() time.Duration { return time.Duration(l.worst.Load()) }
 
+// inTime fails the test if a call took longer than most, with an allowance for ten round trips
+// each of which this machine was late for.
+func (l *lag) inTime(t testing.TB, took, most time.Duration) {
+	t.Helper()
+	if late := l.get(); took > most+10*late {
+		t.Errorf("took %v, and was to take %v at the most, on a machine that was late by up to %v", took, most, late)
+	}
+}
+
 // number is how many of something a test does: few by default, for a quick suite, or
 // what a variable of the environment says.
 func number(t testing.TB, variable string, few int) int {

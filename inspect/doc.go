@@ -10,6 +10,9 @@
 //
 //	GRANT pg_read_all_stats TO app
 //
+// An advisory lock that an extension took for its own purposes is on no key. It is left out, and
+// counted by [Foreign].
+//
 // Locks belong to one database; what is listed are those of the database that the
 // connection is to.
 package inspect

@@ -29,7 +29,7 @@ const handlerTimeout = 5 * time.Second
 // a session. It shows no text of statements and no passwords, and changes nothing. Who
 // may see it is for the caller to decide: guard the route, as one does for net/http/pprof.
 //
-// It answers GET and HEAD alone, and one request at a time, with two short queries that take 5
+// It answers GET and HEAD alone, and one request at a time, with three short queries that take 5
 // seconds at most; then, or if the database cannot be reached, the answer is 503. The page has no
 // script and loads nothing. Of many locks it shows those that somebody waits for, and
 // says how many were left out; the JSON has all.
@@ -56,6 +56,7 @@ type snapshot struct {
 	InRecovery    bool      `json:"in_recovery"`
 	Time          time.Time `json:"time"`
 	Locks         []Lock    `json:"locks"`
+	Foreign       int       `json:"foreign"`
 	Suspects      []Suspect `json:"suspects"`
 }
 
@@ -140,9 +141,13 @@ func (h *handler) look(ctx context.Context, after time.Duration) (*snapshot, err
 		if err != nil {
 			return nil, err
 		}
+		foreign, err := Foreign(ctx, h.db)
+		if err != nil {
+			return nil, err
+		}
 		s := &snapshot{
 			Database: at.Database, Role: at.Role, ServerVersion: at.Version, InRecovery: at.Recovery, Time: at.Now,
-			Locks: locks, Suspects: judge(locks, at, after),
+			Locks: locks, Foreign: foreign, Suspects: judge(locks, at, after),
 		}
 		if s.Locks == nil {
 			s.Locks = []Lock{}

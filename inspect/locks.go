@@ -17,6 +17,8 @@ import (
 // holders first, then those who wait, the longest first. It is one statement, which takes a tenth of a second
 // or two for ten thousand locks.
 //
+// Locks of extensions are left out: see [Foreign].
+//
 // Waits of this library that are between two tries are not to be seen: see package xact.
 // One that is made in slices begins anew with each slice, so its Since is young.
 //

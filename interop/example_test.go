@@ -7,7 +7,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/interop"
 )
 
-// Migrations of golang-migrate wait while a program holds its key.
+// The migrate command waits while a program holds its key. It is given the URL of the
+// database, whose path is "/app".
+func ExampleGolangMigrateURL() {
+	key := interop.GolangMigrateURL("app", "public", "schema_migrations")
+	fmt.Println(key)
+	// Output: 1726534663
+}
+
+// A program that hands its *sql.DB to golang-migrate.
 func ExampleGolangMigrate() {
 	key := interop.GolangMigrate("app", "public", "schema_migrations")
 	fmt.Println(key)

@@ -19,13 +19,18 @@ var tools = map[string]func(input string) advisory.Key{
 		last := len(names) - 1
 		return interop.GolangMigrate(names[last], names[:last]...)
 	},
+	"golang-migrate-url": func(input string) advisory.Key {
+		names := strings.Split(input, "|")
+		last := len(names) - 1
+		return interop.GolangMigrateURL(names[last], names[:last]...)
+	},
 	"rails":                 interop.Rails,
 	"sqlx-rust":             interop.SQLxRust,
 	"sqlx-rust-migrate":     interop.SQLxRustMigrate,
 	"with_advisory_lock":    interop.WithAdvisoryLock,
 	"django-pglock":         interop.DjangoPGLock,
-	"DistributedLock-hash":  interop.DistributedLockHash,
-	"DistributedLock-ascii": interop.DistributedLockASCII,
+	"DistributedLock-hash":  interop.DistributedLock,
+	"DistributedLock-ascii": interop.DistributedLock,
 	"prisma":                func(string) advisory.Key { return interop.Prisma() },
 	"tern":                  func(string) advisory.Key { return interop.Tern() },
 	"atlas":                 interop.Atlas,
@@ -64,10 +69,32 @@ func TestKeysAreThoseOfTheTools(t *testing.T) {
 	}
 }
 
-func TestDistributedLockASCIIRefusesOtherNames(t *testing.T) {
-	for _, name := range []string{"ten__chars", "é"} {
-		if key := interop.DistributedLockASCII(name); !key.IsZero() {
-			t.Errorf("%q: %v, want the zero Key", name, key)
+// The form of the key depends on the name, as the library's constructor decides it.
+func TestDistributedLockChoosesTheFormOfTheKey(t *testing.T) {
+	for name, want := range map[string]advisory.Key{
+		"reconcile":         advisory.Pair(-443080963, -655037238), // short: packed, not hashed
+		"00000000000012d4":  advisory.Int64(4820),
+		"00000000000012D4":  advisory.Int64(4820),
+		"ffffffffffffffff":  advisory.Int64(-1),
+		"0000000c,00000022": advisory.Pair(12, 34),
+		// NULs behind the digits of a half count for nothing, as int.TryParse has it.
+		"0000000c,00022\x00\x00\x00":         advisory.Pair(12, 34),
+		"0c\x00\x00\x00\x00\x00\x0000000022": advisory.Int64(12<<32 + 34),
+		"FFFFFFFF,80000000":                  advisory.Pair(-1, -1<<31),
+		// These are no numbers, and too long to be packed.
+		"some very long name": advisory.Int64(1765484347666752899),
+	} {
+		if got := interop.DistributedLock(name); got != want {
+			t.Errorf("%q: %v, want %v", name, got, want)
+		}
+	}
+	for _, name := range []string{"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001",
+		"000000000000012 ", " 000000000000012", "000000000000012\n", "\t00000c,00000022", "00000c ,00000022", // no whitespace
+		"00000000\x00\x00\x00\x00\x00\x00\x00\x00", "000000\x00c00000022", // a half needs a digit, and nothing behind its NULs
+		"0000000０00000001", "0000000c，00000022", "0000000c,000000é2", // wide digits and commas are none
+	} {
+		if _, ok := interop.DistributedLock(name).Int64(); !ok {
+			t.Errorf("%q is not hashed", name)
 		}
 	}
 }

@@ -16,6 +16,8 @@ func Identify(key advisory.Key, database string) string {
 		{Prisma(), "Prisma Migrate"},
 		{Tern(), "tern"},
 		{Atlas("atlas_migrate_execute"), "Atlas (migrate apply)"},
+		{Atlas("atlas_migrate_diff"), "Atlas (migrate diff)"},
+		{Atlas("atlas_lint"), "Atlas (migrate lint)"},
 		{advisory.Int64(4820), "examples/reconcile of pgadvisory"},
 		{advisory.Name("bank", "migrations"), "examples/migrate of pgadvisory"},
 	} {
@@ -31,16 +33,19 @@ func Identify(key advisory.Key, database string) string {
 		return "Rails migrations"
 	case SQLxRustMigrate(database):
 		return "SQLx for Rust (migrations)"
-	case GolangMigrate(database):
-		return "golang-migrate (older versions)"
 	}
-	for _, schema := range []string{"public", database} {
-		if key == GolangMigrate(database, schema) {
+	for _, keyOf := range []func(string, ...string) advisory.Key{GolangMigrate, GolangMigrateURL} {
+		if key == keyOf(database) {
 			return "golang-migrate (older versions)"
 		}
-		for _, table := range []string{"schema_migrations", "migrations"} {
-			if key == GolangMigrate(database, schema, table) {
-				return "golang-migrate (" + schema + "." + table + ")"
+		for _, schema := range []string{"public", database} {
+			if key == keyOf(database, schema) {
+				return "golang-migrate (older versions)"
+			}
+			for _, table := range []string{"schema_migrations", "migrations"} {
+				if key == keyOf(database, schema, table) {
+					return "golang-migrate (" + schema + "." + table + ")"
+				}
 			}
 		}
 	}

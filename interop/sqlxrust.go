@@ -8,7 +8,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// SQLxRust returns the key that PgAdvisoryLock::new(name) of SQLx for Rust makes.
+// SQLxRust returns the key that PgAdvisoryLock::new(name) of SQLx for Rust makes. Those that
+// PgAdvisoryLock::with_key is given are [advisory.Int64] and [advisory.Pair].
 func SQLxRust(name string) advisory.Key {
 	// HKDF without a salt, of which 8 bytes are needed; crypto/hkdf would refuse short
 	// names in FIPS 140 mode.

@@ -212,8 +212,8 @@ func TestLostByTheRestOfTheProcessGroup(t *testing.T) {
 			p := pgadvisory(t, url, under([]string{"--grace", "60"}, key, []string{"sh", "-c", test.leader, "sh", slow})...)
 			leader, rest := p.pid(), p.pid()
 			if test.ended {
-				eventually(t, "the command has ended", func() bool { return !runs(leader) })
-				time.Sleep(100 * time.Millisecond) // pgadvisory knows
+				eventually(t, "pgadvisory has waited for the command", func() bool { return reaped(leader) })
+				time.Sleep(100 * time.Millisecond) // and knows it
 			}
 			if test.keeper {
 				syscall.Kill(p.keeper(), syscall.SIGKILL)
@@ -268,8 +268,8 @@ func TestLostAfterTheCommand(t *testing.T) {
 		key := int64(1 + i)
 		p := pgadvisory(t, url, under([]string{"--grace", "60", "--hold-at-least", "60"}, key, []string{"sh", "-c", "echo $$; exit 3"})...)
 		child := p.pid()
-		eventually(t, "the command has ended", func() bool { return !runs(child) })
-		time.Sleep(300 * time.Millisecond) // pgadvisory knows
+		eventually(t, "pgadvisory has waited for the command", func() bool { return reaped(child) })
+		time.Sleep(300 * time.Millisecond) // and knows it
 		if keeper {
 			syscall.Kill(p.keeper(), syscall.SIGKILL)
 		} else {
@@ -291,7 +291,7 @@ func TestSignalsWhileTheLockIsHeldOn(t *testing.T) {
 	db := open(t, url)
 	p := pgadvisory(t, url, under([]string{"--hold-at-least", "60"}, 1, []string{"sh", "-c", "echo $$"})...)
 	child := p.pid()
-	eventually(t, "the command has ended", func() bool { return !runs(child) })
+	eventually(t, "pgadvisory has waited for the command", func() bool { return reaped(child) })
 	time.Sleep(300 * time.Millisecond)
 	for _, s := range []syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGALRM} {
 		p.cmd.Process.Signal(s)

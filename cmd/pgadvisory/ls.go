@@ -20,7 +20,7 @@ var lsCommand = &command{
 	help: `
 AGE is how long a wait has lasted; of a lock that is held, how long ago its session began its
 transaction or, between two, ended its last statement: PostgreSQL does not record when a lock was
-taken. The state and the client of other roles' sessions are shown to roles with the rights of
+taken. Locks of extensions, which are on no key, are left out and counted. The state and the client of other roles' sessions are shown to roles with the rights of
 pg_read_all_stats only.
 
   pgadvisory ls
@@ -68,13 +68,21 @@ func (p *program) ls(ctx context.Context, db *sql.DB, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return writeJSON(p.out, locks)
+		err = writeJSON(p.out, locks)
+	} else {
+		var database string
+		if database, err = databaseName(ctx, db); err == nil {
+			err = table(p.out, locks, database)
+		}
 	}
-	database, err := databaseName(ctx, db)
 	if err != nil {
 		return err
 	}
-	return table(p.out, locks, database)
+	foreign, err := inspect.Foreign(ctx, db)
+	if err == nil && foreign > 0 {
+		fmt.Fprintf(p.err, "locks of extensions left out: %d (on no key, because objsubid is neither 1 nor 2)\n", foreign)
+	}
+	return err
 }
 
 func table(w io.Writer, locks []inspect.Lock, database string) error {

@@ -146,6 +146,9 @@ func runs(pid int) bool {
 	return !strings.HasPrefix(after, " Z")
 }
 
+// reaped reports whether there is no such process, not even one that has ended.
+func reaped(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
 // eventually fails the test if is does not become true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
@@ -31,10 +30,16 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("wait -v said %q", text)
 	}
 
-	waits := pgadvisory(t, url, "wait", "-w", "1", "1")
 	watch := pgadvisory(t, url, "ls", "--watch", "--every", "0.05")
 	watch.line()
-	time.Sleep(200 * time.Millisecond) // wait is connected
+	waits := pgadvisory(t, url, "wait", "-w", "2", "1")
+	eventually(t, "wait is connected", func() bool {
+		var n int
+		if err := db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgadvisory wait%'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	})
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}

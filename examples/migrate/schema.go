@@ -12,7 +12,7 @@ type schema struct {
 	Steps   int   // different ones among them
 	Cents   int64 // the sum of all balances
 	Login   bool  // there is a column or an index of step 4
-	Locks   int   // advisory locks in this database, held or waited for
+	Locks   int   // advisory locks on keys in this database, held or waited for
 }
 
 func look(ctx context.Context, db *sql.DB) (s schema, err error) {
@@ -23,7 +23,7 @@ func look(ctx context.Context, db *sql.DB) (s schema, err error) {
 		(SELECT sum(balance) FROM accounts),
 		EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'accounts'::regclass AND attname = 'login' AND NOT attisdropped)
 			OR to_regclass('accounts_login') IS NOT NULL,
-		(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+		(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (1, 2)
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).
 		Scan(&s.Version, &s.Rows, &s.Steps, &s.Cents, &s.Login, &s.Locks)
 	return s, err

@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Everybody lists the advisory locks of this database, held and waited for, of all
+// Everybody lists the locks on keys in this database, held and waited for, of all
 // sessions and prepared transactions, in no order; [ScanEverybody] reads a row. It asks
 // for no statement's text.
 //
@@ -30,7 +30,7 @@ const Everybody = `WITH k AS MATERIALIZED (
 	SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, l.pid, l.virtualtransaction,
 		CASE WHEN NOT l.granted THEN (pg_catalog.to_jsonb(l) ->> 'waitstart')::pg_catalog.timestamptz END AS waitstart,
 		pg_catalog.row_number() OVER (PARTITION BY l.pid ORDER BY l.granted) AS n
-	FROM k l WHERE ` + advisoryHere + `
+	FROM k l WHERE ` + advisoryHere + ofKeys + `
 ), prepared AS MATERIALIZED (
 	SELECT l.virtualtransaction, p.gid, p.owner, p.prepared
 	FROM pg_catalog.pg_prepared_xacts p
@@ -55,6 +55,12 @@ LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransa
 // database each session has a place of its own for; one on a relation that all databases share, as
 // pg_database and pg_authid are, takes a place in the table. So it reads functions.
 var EverybodyBare = strings.NewReplacer(bare...).Replace(Everybody)
+
+// Foreign counts the advisory locks of this database, held and waited for, that are of no key.
+const Foreign = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE " + advisoryHere + " AND NOT (true" + ofKeys + ")"
+
+// ForeignBare is [Foreign] for a server whose lock table is full.
+var ForeignBare = strings.NewReplacer(bare...).Replace(Foreign)
 
 // bare are the replacements, of each text by the next.
 var bare = []string{

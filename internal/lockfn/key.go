@@ -12,7 +12,7 @@ import (
 
 // A tag is the three columns by which pg_locks shows a key: classid and objid
 // are unsigned, and objsubid is 1 for a bigint and 2 for a pair (PostgreSQL
-// manual, "pg_locks").
+// manual, "pg_locks"). Locks of extensions have other numbers there: see ofKeys.
 type tag struct {
 	classid, objid uint32
 	objsubid       int
@@ -41,8 +41,16 @@ func (t tag) held() string {
 // heldHere selects the rows of pg_locks l of what the session at hand holds. That is in
 // this database; to ask which that is would take a place in the server's lock table, which
 // may be full.
+//
+// Locks of extensions are among them: others may wait for these, too.
 const heldHere = "l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid() AND l.granted"
 
+// ofKeys leaves out the rows of pg_locks l that are of no key. Extensions take locks of the
+// type "advisory" for purposes of their own, and tell them apart from those of the SQL functions by
+// another objsubid.
+const ofKeys = " AND l.objsubid IN (1, 2)"
+
+// advisoryHere selects the advisory locks of this database, with those of extensions.
 const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
 
 // Sorted returns the keys in the one order in which every caller takes them,

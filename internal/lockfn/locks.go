@@ -8,9 +8,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Held lists the advisory locks of the session at hand; [ScanHeld] reads a row.
+// Held lists the keys that the session at hand holds; [ScanHeld] reads a row.
 const Held = "SELECT l.classid::pg_catalog.int8 AS pgadvisory, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
-	heldHere + " ORDER BY 1, 2, 3, 4"
+	heldHere + ofKeys + " ORDER BY 1, 2, 3, 4"
 
 // HeldOn is [Held] with a row more, of the session's pid; [ScanHeldOn] reads a row.
 const HeldOn = "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8, 0::pg_catalog.int8, 0::pg_catalog.int4, '' UNION ALL (" + Held + ")"

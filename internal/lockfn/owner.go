@@ -29,7 +29,8 @@ const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(
 	"coalesce((SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'tcp_user_timeout'), 0), pg_catalog.inet_client_addr() IS NOT NULL, " +
 	"coalesce((SELECT (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.int8 WHERE EXISTS (" + plpgsql + ")), 0)"
 
-// LocksInUse counts the entries of the server's lock table, of all databases.
+// LocksInUse counts the entries of the server's lock table, of all databases, those of extensions
+// among them.
 const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, l.transactionid, l.classid, l.objid, l.objsubid)::pg_catalog.text) FROM pg_catalog.pg_locks l WHERE NOT l.fastpath"
 
 // Ping asks for a sign of life.
@@ -50,14 +51,14 @@ func Guard(waiters, leaving []int) string {
 			"OR EXISTS (SELECT FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_locks b USING (locktype, database, classid, objid, objsubid) " +
 			"WHERE h.locktype = 'advisory' AND h.pid = a.pid AND h.granted AND NOT b.granted AND b.pid <> a.pid))"
 	}
-	return "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND NOT a.granted " +
+	return "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_locks a WHERE a.locktype = 'advisory' AND a.objsubid IN (1, 2) AND NOT a.granted " +
 		"AND (a.pid = ANY ('{" + joined(leaving) + "}'::pg_catalog.int4[])" + inTheWay + ") " +
 		"AND (SELECT g.wait_event_type = 'Lock' FROM pg_catalog.pg_stat_get_activity(a.pid) g)"
 }
 
 // Wanted lists those locks of the session at hand that others wait for, as [ScanHeld]
 // reads them, without their modes.
-const Wanted = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, '' FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' " +
+const Wanted = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, '' FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory'" + ofKeys + " " +
 	"GROUP BY l.database, l.classid, l.objid, l.objsubid HAVING pg_catalog.bool_or(l.pid = pg_catalog.pg_backend_pid() AND l.granted) AND pg_catalog.bool_or(NOT l.granted)"
 
 func joined(pids []int) string {

@@ -25,6 +25,14 @@ type watch struct {
 	next time.Time
 	mark int64 // of the circle seen at the last look; 0: none
 	seen time.Time
+	done bool // a look has been made
+}
+
+// lookDue returns when the next look must not be late: the first one, and one that decides
+// about a circle. Others are made at the end of the slice that is under way then, because
+// each slice that ends early gives up a place in the server's queue.
+func (w *Wait) lookDue() (due time.Time, ok bool) {
+	return w.watch.next, w.watch.key == w.Key && (!w.watch.done || w.watch.mark != 0)
 }
 
 // lookForDeadlock returns an error if this wait is to give way. The server's own
@@ -53,7 +61,7 @@ func (w *Wait) lookForDeadlock() error {
 		return err
 	}
 	now = time.Now()
-	w.watch.next = now.Add(lookEvery)
+	w.watch.next, w.watch.done = now.Add(lookEvery), true
 	mark, first := lockfn.Circle(rows)
 	switch {
 	case mark == 0 || mark != w.watch.mark:

@@ -79,12 +79,16 @@ func (w *Wait) Run(text string) error {
 	return w.Session.Run(lockfn.Waits(w.Key, w.Settings.Mode) + text)
 }
 
-// Slice is a round that waits on the server, for at most length. It takes the lock
-// at session level.
+// Slice is a round that waits on the server, for at most length, which is not 0. It takes
+// the lock at session level.
 func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
 	if end, ok := w.Limit.Deadline(); ok {
-		length = max(min(length, time.Until(end)), time.Millisecond)
+		length = min(length, time.Until(end))
 	}
+	if due, ok := w.lookDue(); ok {
+		length = min(length, time.Until(due))
+	}
+	length = max(length, time.Millisecond)
 	w.alone = true
 	rows, err := w.Exec(w.Before + lockfn.Slice(w.Key, w.Settings.Mode, length))
 	if err != nil {
