@@ -22,8 +22,10 @@ type Exec func(ctx context.Context, text string) (rows int64, err error)
 // twice. The others are for proxies that are busy with other clients.
 var turns = []bool{false, true, true, false, false, true}
 
-// keyTries are for proxies on servers that do not show what sessions do.
-const keyTries = 5
+// keyTries are how often a held key is tried, in two rounds, for proxies on servers that do not show
+// what sessions do. A proxy that takes six sessions in turn would release the key of the first round
+// where it took it; no number of sessions does that in both.
+var keyTries = []int{5, 3}
 
 // Probe looks whether locks exclude between the two connections, which must be doing
 // nothing else. The error is an [*advisory.UnsafeServerError] if they do not, and another if
@@ -37,11 +39,16 @@ func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	if err != nil {
 		return sighted, err
 	}
-	tries := 1
+	rounds := []int{1}
 	if !sighted {
-		tries = keyTries
+		rounds = keyTries
 	}
-	return sighted, tryKeys(ctx, a, b, tries)
+	for _, tries := range rounds {
+		if err := tryKeys(ctx, a, b, tries); err != nil {
+			return sighted, err
+		}
+	}
+	return sighted, nil
 }
 
 // look has each connection leave a mark and count both connections' marks. Each must be on
@@ -128,10 +135,13 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	return unsafe(advisory.Pooler, "a lock was not on its connection's session any more")
 }
 
+// astrayTries bounds the search for the session that keys are on.
+const astrayTries = 20
+
 // releaseAstray releases keys that may be on another session than their connection's. They harm
 // nobody, but take places.
 func releaseAstray(ctx context.Context, a, b Exec, keys lockfn.ProbeKeys) {
-	for i := range 4 * keyTries {
+	for i := range astrayTries {
 		exec := a
 		if i%2 == 1 {
 			exec = b

@@ -54,3 +54,37 @@ func TestKeyIsReleasedAfterAnError(t *testing.T) {
 		t.Errorf("%v, %d locks", err, locked)
 	}
 }
+
+// A proxy that takes its sessions in turn is found without a sight of what they do, however many it
+// has.
+func TestSessionsInTurn(t *testing.T) {
+	for sessions := 1; sessions <= 50; sessions++ {
+		turn, owner := 0, -1
+		exec := func(_ context.Context, text string) (int64, error) {
+			session := turn % sessions
+			turn++
+			switch {
+			case strings.Contains(text, "pg_stat_activity"):
+				return 0, refused{}
+			case strings.Contains(text, "pg_locks"): // releases
+				if session != owner {
+					return 0, nil
+				}
+				owner = -1
+				return lockfn.ProbeKeys{}.Count(), nil
+			case strings.Contains(text, "generate_series"): // tries what the other connection holds
+				if session == owner {
+					return lockfn.BesideSame, nil
+				}
+				return lockfn.BesideBusy, nil
+			}
+			owner = session
+			return 1, nil
+		}
+		_, err := Probe(t.Context(), exec, exec)
+		var unsafe *advisory.UnsafeServerError
+		if !errors.As(err, &unsafe) || unsafe.Reason != advisory.Pooler {
+			t.Errorf("%d sessions: %v", sessions, err)
+		}
+	}
+}
