@@ -17,8 +17,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// goBlock is a block of Go in Markdown.
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+var (
+	// goBlock is a block of Go in Markdown, and codeBlock is code of any language.
+	goBlock   = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]+`")
+)
 
 // What a reader copies from the README and the pages of docs compiles, is formatted, and the
 // program in it runs.
@@ -85,7 +88,7 @@ func TestLinksOfTheDocumentation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range link.FindAllSubmatch(text, -1) {
+		for _, l := range link.FindAllSubmatch(codeBlock.ReplaceAll(text, nil), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(file), string(l[1]))); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
