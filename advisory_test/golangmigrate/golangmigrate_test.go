@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -64,15 +65,15 @@ var key = advisory.Name("billing", "migrations")
 
 // migrateUnderLock is the recipe. golang-migrate's driver takes golang-migrate's lock when it is
 // made, too, so it is made under ours.
-func migrateUnderLock(ctx context.Context, l *locker.Locker, url, wait string, stopping chan<- bool) error {
+func migrateUnderLock(ctx context.Context, l *locker.Locker, url, wait string, lost chan<- bool) error {
 	return l.Do(ctx, key, func(ctx context.Context) error {
-		return migrateUp(ctx, url, wait, stopping)
+		return migrateUp(ctx, url, wait, lost)
 	})
 }
 
-// migrateUp runs the migrations. It sends to stopping, if there is one, once it has asked
-// golang-migrate to stop.
-func migrateUp(ctx context.Context, url, wait string, stopping chan<- bool) error {
+// migrateUp runs the migrations one by one, and stops before the next if ctx has ended. It sends to
+// lost, if there is one, when ctx ends.
+func migrateUp(ctx context.Context, url, wait string, lost chan<- bool) error {
 	db, err := sql.Open("postgres", url)
 	if err != nil {
 		return err
@@ -91,13 +92,16 @@ func migrateUp(ctx context.Context, url, wait string, stopping chan<- bool) erro
 	}
 	defer m.Close()
 	defer context.AfterFunc(ctx, func() {
-		m.GracefulStop <- true
-		if stopping != nil {
-			stopping <- true
+		if lost != nil {
+			lost <- true
 		}
 	})()
-	if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
-		return err
+	for ctx.Err() == nil {
+		if err := m.Steps(1); errors.Is(err, fs.ErrNotExist) {
+			return nil // all have run
+		} else if err != nil {
+			return err
+		}
 	}
 	return context.Cause(ctx)
 }
@@ -241,8 +245,8 @@ func TestLostLockStopsBeforeTheNextMigration(t *testing.T) {
 	}
 	l := locker.New(open(t, url))
 	defer l.Close()
-	stopping, ended := make(chan bool, 1), make(chan error, 1)
-	go func() { ended <- migrateUnderLock(t.Context(), l, url, untilTold, stopping) }()
+	lost, ended := make(chan bool, 1), make(chan error, 1)
+	go func() { ended <- migrateUnderLock(t.Context(), l, url, untilTold, lost) }()
 	for running := 0; running == 0; time.Sleep(5 * time.Millisecond) {
 		select {
 		case err := <-ended:
@@ -259,7 +263,7 @@ func TestLostLockStopsBeforeTheNextMigration(t *testing.T) {
 		AND classid::bigint = $1 AND objid::bigint = $2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, class, object).Scan(&terminated); err != nil {
 		t.Fatal(err)
 	}
-	<-stopping
+	<-lost
 	if err := holds.Unlock(); err != nil {
 		t.Error(err)
 	}
