@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
@@ -39,7 +40,7 @@ import (
 type Locker struct {
 	db       *sql.DB
 	settings option.Locker
-	times    times
+	times    failover.Times
 	bad      error // the options are wrong: every call says so
 
 	mu       sync.Mutex
@@ -83,7 +84,7 @@ func New(db *sql.DB, opts ...Option) *Locker {
 	if l.bad == nil && db == nil {
 		l.bad = errors.New("pgadvisory: locker.New was given a nil *sql.DB")
 	}
-	l.times = timesOf(l.settings)
+	l.times = failover.Of(l.settings.Failover, l.settings.Heartbeat)
 	return l
 }
 
@@ -442,7 +443,7 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	if g == nil || g.hold == nil || len(g.hold.users) == 0 {
 		return false
 	}
-	return time.Since(g.hold.session.answered) < l.times.deadline
+	return time.Since(g.hold.session.answered) < l.times.Deadline
 }
 
 // watch returns what is closed when the next statement about some key, or wait for one, is

@@ -170,7 +170,7 @@ func (l *Locker) checkAgain() error {
 				// The session holds locks: a statement on it is never ended, and its own
 				// deadline runs meanwhile.
 				own := pooler.On(ctx, conn)
-				result = l.probe(ctx, own, second, l.times.check())
+				result = l.probe(ctx, own, second, l.times.Check)
 				if errors.Is(result, advisory.ErrUnsafeServer) || own.Doubt() {
 					return result
 				}

@@ -123,7 +123,7 @@ func (s *session) nudge() {
 
 // fresh reports whether the server was heard of within a heartbeat.
 func (s *session) fresh() bool {
-	return s.dead == nil && time.Since(s.answered) < s.l.times.heartbeat
+	return s.dead == nil && time.Since(s.answered) < s.l.times.Heartbeat
 }
 
 // run is the owner.
@@ -136,7 +136,7 @@ func (s *session) run() {
 		s.l.mu.Unlock()
 		return
 	}
-	tick := time.NewTicker(s.l.times.heartbeat)
+	tick := time.NewTicker(s.l.times.Heartbeat)
 	defer tick.Stop()
 	for {
 		s.l.mu.Lock()
@@ -148,9 +148,9 @@ func (s *session) run() {
 			return
 		case len(ops) > 0:
 			s.serve(ops)
-			if time.Since(s.pinged) >= s.l.times.heartbeat {
+			if time.Since(s.pinged) >= s.l.times.Heartbeat {
 				s.ping()                        // it guards waiters, too, and must not be starved
-				tick.Reset(s.l.times.heartbeat) // nor come twice: a second cancel is an error in the log
+				tick.Reset(s.l.times.Heartbeat) // nor come twice: a second cancel is an error in the log
 			}
 		case waits != nil:
 			s.slice(waits)
@@ -197,9 +197,9 @@ func (s *session) connect() error {
 	s.l.mu.Lock()
 	s.open, s.pid = true, o.pid
 	s.l.room.size = o.table
-	s.l.polls = o.deadlock <= s.l.times.heartbeat
+	s.l.polls = o.deadlock <= s.l.times.Heartbeat
 	s.heard(o.sent)
-	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
+	s.watch = time.AfterFunc(s.l.times.Deadline, s.overdue)
 	s.l.mu.Unlock()
 	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {
@@ -274,7 +274,7 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 		}
 		o.unchecked = err
 	}
-	if _, err := conn.ExecContext(ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
+	if _, err := conn.ExecContext(ctx, lockfn.SetAll(sessionSettings(s.l.times, s.l.settings))); err != nil {
 		return nil, err
 	}
 	var (
@@ -345,7 +345,7 @@ func (s *session) serve(ops []*op) {
 		if !alive || len(now) > 0 && !s.sendOne(o) {
 			return
 		}
-		if time.Since(s.pinged) >= s.l.times.heartbeat {
+		if time.Since(s.pinged) >= s.l.times.Heartbeat {
 			s.ping()
 		}
 	}
