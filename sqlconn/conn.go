@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
@@ -53,9 +54,9 @@ func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) 
 func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
 	return bound.Call(late, func(late context.Context) (none T, _ error) {
-		var below given.Driver
+		var below drivers.Kind
 		err := conn.Raw(func(driverConn any) error {
-			below = given.DriverOf(driverConn)
+			below = drivers.Of(driverConn)
 			c.look(driverConn)
 			if late.Err() != nil { // it came after a statement that outlasted this call
 				return bound.Destroy(driverConn)

@@ -14,6 +14,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
@@ -76,7 +77,10 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 		}
 		if dead == 0 {
-			most = fresh + given.IdleBeside(conn)
+			most = fresh
+			if db := sqlprivate.Pool(conn); db != nil {
+				most += db.Stats().Idle
+			}
 		}
 		again := func(err error) bool { return errors.Is(err, errGone) && dead < most && ctx.Err() == nil }
 		if !s.SessionPooler {

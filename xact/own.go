@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
@@ -46,7 +47,7 @@ func (o *own) lock(waits bool) (granted bool, err error) {
 	defer stop()
 	o.doubt = true
 	granted, err = bound.Call(late, func(late context.Context) (bool, error) {
-		w := &wait.Wait{Session: bound.Given(late, o.tx, given.DriverOfTx(o.tx)), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
+		w := &wait.Wait{Session: bound.Given(late, o.tx, drivers.OfTx(o.tx)), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
 		granted, doubt, err := acquire(w, waits)
 		if !doubt && late.Err() == nil {
 			o.doubt = false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
@@ -61,7 +62,7 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		defer stop()
 		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
 			return f(&call{
-				Session: bound.Given(late, tx, given.DriverOfTx(tx)),
+				Session: bound.Given(late, tx, drivers.OfTx(tx)),
 				caller:  ctx, limit: limit, settings: s, start: start,
 				owner: held.OwnerOf(given.Inner(tx)),
 			})

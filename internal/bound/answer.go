@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // Answer is the name of the first column of each answer, by which it is known.
@@ -91,9 +92,9 @@ func (s Session) outOfStep() error {
 func (s Session) likely(err error) error {
 	switch {
 	case err == nil || s.given == nil || errors.Is(err, ErrBusy):
-	case s.given.driver == given.PGX:
+	case s.given.driver == drivers.PGX, s.given.driver == drivers.Unknown && errors.Is(err, driver.ErrBadConn):
 		// It sent nothing. In database/sql's words the connection is a bad one.
-		if errors.Is(err, driver.ErrBadConn) && !given.Idle(s.On) {
+		if errors.Is(err, driver.ErrBadConn) && !sqlprivate.Idle(s.On) {
 			return fmt.Errorf("%w, or it is lost: %w", ErrBusy, err)
 		}
 	case strings.Contains(err.Error(), "conn busy"), // pgx below another driver

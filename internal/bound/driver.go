@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
 // A Rawer is a *sql.Conn, or the like.
@@ -32,7 +32,7 @@ func (d *Driver) Keep(conn any) error {
 // GiveUp closes the network connection below a statement that does not return after the end
 // of its context. pgx's do return; closed beneath one it would panic, if that was just about to.
 func (d *Driver) GiveUp() {
-	if c, ok := d.conn.Load().(driverConn); ok && given.DriverOf(c.Conn) != given.PGX {
+	if c, ok := d.conn.Load().(driverConn); ok && drivers.Of(c.Conn) != drivers.PGX {
 		c.Close()
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // A Querier is a connection or a transaction.
@@ -23,13 +24,13 @@ type Session struct {
 }
 
 type givenTo struct {
-	driver given.Driver
+	driver drivers.Kind
 	looked bool
 }
 
 // Given returns a Session on a connection or transaction of a caller's, with driver below,
 // who may have left rows of an earlier query open on it.
-func Given(ctx context.Context, on Querier, driver given.Driver) Session {
+func Given(ctx context.Context, on Querier, driver drivers.Kind) Session {
 	return Session{ctx, on, &givenTo{driver: driver}}
 }
 
@@ -44,7 +45,7 @@ func (s Session) Exec(text string) (rows int64, err error) {
 	if err := s.ready(); err != nil {
 		return 0, err
 	}
-	if s.given != nil && s.given.driver == given.PQ {
+	if s.given != nil && s.given.driver == drivers.PQ {
 		return s.answer(text)
 	}
 	return s.exec(text)
@@ -52,7 +53,7 @@ func (s Session) Exec(text string) (rows int64, err error) {
 
 // ready looks, once, where rows may be open.
 func (s Session) ready() error {
-	if s.given == nil || s.given.looked || given.Idle(s.On) {
+	if s.given == nil || s.given.looked || sqlprivate.Idle(s.On) {
 		return nil
 	}
 	err := s.look()
@@ -78,7 +79,7 @@ func (s Session) exec(text string) (rows int64, err error) {
 }
 
 // Literal reports whether a query is one round trip without parameters, and two with them.
-func (s Session) Literal() bool { return s.given != nil && s.given.driver == given.PQ }
+func (s Session) Literal() bool { return s.given != nil && s.given.driver == drivers.PQ }
 
 // Query calls row for each row. If there are no args, the first column is named [Answer].
 func (s Session) Query(text string, args []any, row func(*sql.Rows) error) error {
