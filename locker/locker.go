@@ -15,6 +15,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
@@ -265,7 +266,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 				if gone.Load() {
 					return errNothingHeard
 				}
-				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
+				return statement.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
 					h, err := lockfn.ScanHolder(rows)
 					hs = append(hs, h)
 					return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 )
 
 var errSessionGone = errors.New("the session is gone")
@@ -169,7 +170,7 @@ func (s *session) bury() {
 	}
 	stuck := time.AfterFunc(2*bound.Abort, s.giveUp) // a driver may not mind its context
 	if s.conn != nil {
-		bound.Discard(s.conn)
+		dbconn.Discard(s.conn)
 		s.conn.Close()
 	}
 	stuck.Stop()

@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 const (
@@ -69,7 +70,7 @@ func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duratio
 func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	direct := false
 	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
-		rows, err := bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
+		rows, err := statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
 		if err != nil {
 			return err
 		}

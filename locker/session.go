@@ -11,8 +11,10 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A session is one connection of a Locker, and the goroutine that owns it. Callers
@@ -56,7 +58,7 @@ type session struct {
 	// The owner's own.
 	conn   *sql.Conn
 	pinged time.Time
-	driver atomic.Pointer[bound.Driver] // for giving the connection up
+	driver atomic.Pointer[dbconn.Driver] // for giving the connection up
 	batch  *sql.Stmt
 }
 
@@ -230,7 +232,7 @@ type fit struct {
 }
 
 func (o *fit) close() {
-	bound.Discard(o.conn)
+	dbconn.Discard(o.conn)
 	o.conn.Close()
 }
 
@@ -247,8 +249,8 @@ func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, erro
 // setUp opens a connection, makes it fit, and looks whether locks are real there. limit ends
 // ctx. It may hang: lib/pq minds ctx only in part.
 func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err error) {
-	conn, err := bound.Conn(ctx, s.l.db, func(conn *sql.Conn) error {
-		var d bound.Driver
+	conn, err := dbconn.Take(ctx, s.l.db, func(conn *sql.Conn) error {
+		var d dbconn.Driver
 		s.driver.Store(&d)
 		return conn.Raw(d.Keep)
 	})
@@ -528,7 +530,7 @@ func (s *session) release(ops []*op) (done map[*op]bool, err error) {
 }
 
 func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
-	err = bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.HeldOn, nil, func(rows *sql.Rows) error {
+	err = statement.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.HeldOn, nil, func(rows *sql.Rows) error {
 		l, pid, err := lockfn.ScanHeldOn(rows)
 		switch {
 		case err != nil:
@@ -581,7 +583,7 @@ func (s *session) ping() {
 // ask asks what is asked again with the next ping, and reports whether there was an answer.
 func (s *session) ask(text string, row func(*sql.Rows) error) bool {
 	sent := time.Now()
-	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(text, nil, row)
+	err := statement.Session{Ctx: s.ctx, On: s.conn}.Query(text, nil, row)
 	if err != nil && !lockfn.LinkGone(err) {
 		return false
 	}

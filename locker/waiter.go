@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // pollEvery is how often the keys are tried for which there is no session to wait.
@@ -271,7 +271,7 @@ func (s *session) slice(g *gate) {
 	s.l.mu.Unlock()
 
 	sent := time.Now()
-	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
+	rows, err := statement.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
 	s.ward()
 	var upTo uint64 // as the token is drawn

@@ -8,12 +8,14 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
@@ -29,9 +31,9 @@ type Conn interface {
 
 // A call is one call of this package on a connection.
 type call struct {
-	bound.Session
+	statement.Session
 	conn     Conn
-	raw      bound.Driver
+	raw      dbconn.Driver
 	owner    held.Owner
 	physical pooler.Physical
 }
@@ -59,16 +61,16 @@ func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, er
 			below = drivers.Of(driverConn)
 			c.look(driverConn)
 			if late.Err() != nil { // it came after a statement that outlasted this call
-				return bound.Destroy(driverConn)
+				return dbconn.Destroy(driverConn)
 			}
 			return nil
 		})
 		if err != nil {
 			return none, err
 		}
-		c.Session = bound.Given(late, conn, below)
+		c.Session = statement.Given(late, conn, below)
 		v, err := f(c)
-		if errors.Is(err, bound.ErrOpenRows) {
+		if errors.Is(err, statement.ErrOpenRows) {
 			c.discard()
 		}
 		return v, err
@@ -99,7 +101,7 @@ func (c *call) giveUp() { c.raw.GiveUp() }
 
 // discard destroys the connection, and with it whatever it holds.
 func (c *call) discard() {
-	if bound.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
+	if dbconn.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
 		c.raw.Close()
 	}
 	c.owner.Clear()

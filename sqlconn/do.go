@@ -10,11 +10,13 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
@@ -115,7 +117,7 @@ type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, er
 // doOn is do on conn, which it closes. It returns errAgain if again says so of lock's error:
 // then nothing was taken and fn has not run, so that nothing happens twice.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
-	var driver bound.Driver
+	var driver dbconn.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	released := false
 	defer func() {
@@ -153,7 +155,7 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 			}
 		case errors.Is(uerr, errLeftOpen):
 			err = errors.Join(err, uerr)
-		case errors.Is(uerr, bound.ErrBusy):
+		case errors.Is(uerr, statement.ErrBusy):
 			err = errors.Join(err, fmt.Errorf("%w; whether it held the lock until then is not known: %w: %w", errLeftOpen, advisory.ErrLost, uerr))
 		case errors.Is(uerr, bound.ErrNoAnswer):
 			hung = true

@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -113,7 +114,7 @@ func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOpt
 	late, stop := bound.Context(ctx)
 	defer stop()
 	rows, err := bound.Call(late, func(late context.Context) (int64, error) {
-		return bound.Session{Ctx: late, On: tx}.Exec(lockfn.InRecovery)
+		return statement.Session{Ctx: late, On: tx}.Exec(lockfn.InRecovery)
 	}, nil, func(int64, error) {})
 	o.hung = errors.Is(err, bound.ErrNoAnswer)
 	return err == nil && rows == 1

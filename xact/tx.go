@@ -14,6 +14,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -29,7 +30,7 @@ type Tx interface {
 
 // A call is one call of this package in a transaction of the caller's.
 type call struct {
-	bound.Session
+	statement.Session
 	caller, limit context.Context
 	settings      settings.Call
 	start         time.Time
@@ -62,7 +63,7 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		defer stop()
 		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
 			return f(&call{
-				Session: bound.Given(late, tx, drivers.OfTx(tx)),
+				Session: statement.Given(late, tx, drivers.OfTx(tx)),
 				caller:  ctx, limit: limit, settings: s, start: start,
 				owner: held.OwnerOf(given.Inner(tx)),
 			})

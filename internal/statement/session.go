@@ -1,9 +1,15 @@
-package bound
+// Package statement sends statements on a connection or in a transaction, and reads their answers.
+//
+// An answer is the row count of a SELECT whose column has a name of the library's own. On what a
+// caller gave, rows of an earlier query may be open, and a driver may take them for the answer: a
+// [Session] that [Given] made checks for that first.
+package statement
 
 import (
 	"context"
 	"database/sql"
 
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
@@ -14,7 +20,7 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// A Session sends statements with a context of [Context]. One that is not made by [Given]
+// A Session sends statements with a context of [bound.Context]. One that is not made by [Given]
 // is on a connection that nobody else has.
 type Session struct {
 	Ctx context.Context
@@ -70,7 +76,7 @@ func (s Session) Run(text string) error {
 func (s Session) exec(text string) (rows int64, err error) {
 	r, err := s.On.ExecContext(s.Ctx, text)
 	if err == nil && s.Ctx.Err() != nil {
-		err = ErrNoAnswer
+		err = bound.ErrNoAnswer
 	}
 	if err != nil {
 		return 0, s.likely(err)

@@ -1,4 +1,4 @@
-package bound
+package dbconn
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Conn takes a connection from db that answers. keep, if not nil, is told of each
+// Take takes a connection from db that answers. keep, if not nil, is told of each
 // connection before it is asked, which may take for ever.
 //
 // A pool may have connections that have died, with a restart of the server, say. For its
 // own calls database/sql goes on to the next, but not for a connection that it has given away.
-func Conn(ctx context.Context, db *sql.DB, keep func(*sql.Conn) error) (*sql.Conn, error) {
+func Take(ctx context.Context, db *sql.DB, keep func(*sql.Conn) error) (*sql.Conn, error) {
 	for dead := db.Stats().Idle; ; dead-- {
 		conn, err := db.Conn(ctx)
 		if err != nil {

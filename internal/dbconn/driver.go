@@ -1,4 +1,5 @@
-package bound
+// Package dbconn takes connections from a pool that are alive, and destroys those that are in doubt.
+package dbconn
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
@@ -102,7 +104,7 @@ func Discard(conn Rawer) (closed bool) {
 // begin begins a transaction, for the sake of a pool below database/sql.
 func begin(driverConn any) {
 	if e, ok := driverConn.(driver.ExecerContext); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), Abort)
+		ctx, cancel := context.WithTimeout(context.Background(), bound.Abort)
 		defer cancel()
 		e.ExecContext(ctx, "BEGIN", nil)
 	}
