@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/failover"
-	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
@@ -108,11 +107,8 @@ func sessionSettings(t failover.Times, s option.Locker) []lockfn.Setting {
 
 func lockerSettings(opts []Option) (option.Locker, error) {
 	s := option.Locker{Failover: failover.Default, Heartbeat: failover.DefaultHeartbeat, MaxConns: defaultMaxConns}
-	for i, o := range opts {
-		if given.IsNil(o) {
-			return s, fmt.Errorf("pgadvisory: locker.New: option %d of %d is nil", i+1, len(opts))
-		}
-		o.ApplyNew(&s)
+	if err := settings.Apply(opts, func(o Option) { o.ApplyNew(&s) }); err != nil {
+		return s, fmt.Errorf("pgadvisory: locker.New: %w", err)
 	}
 	if err := failover.Of(s.Failover, s.Heartbeat).Validate(); err != nil {
 		return s, fmt.Errorf("pgadvisory: %w", err)
