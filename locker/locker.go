@@ -18,6 +18,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // A Locker takes any number of session-level locks, for any number of goroutines, over a
@@ -309,7 +310,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 // TryDo runs fn under the lock if the key is free.
 func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) (ran bool, err error) {
 	if fn == nil {
-		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
+		return false, lockfn.Error("try lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, time.Now(), "try lock", key, opts, true)
 	if h.hold == nil {
@@ -321,7 +322,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 // Do waits for the lock and runs fn under it.
 func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
-		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
+		return lockfn.Error("lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, time.Now(), "lock", key, opts, false)
 	if h.hold == nil {
@@ -329,8 +330,6 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 	}
 	return h.do(ctx, fn)
 }
-
-var errNilFn = errors.New("fn is nil")
 
 // begin takes note that work begins: Shutdown waits for its end, also if the lock is lost.
 func (h *handle) begin() {
@@ -342,26 +341,9 @@ func (h *handle) begin() {
 }
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
-func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err error) {
+func (h *handle) do(ctx context.Context, fn func(context.Context) error) error {
 	h.begin()
-	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	defer func() {
-		stop()
-		defer cancel(nil)
-		// Looked at before the release, which ends the lock's Context.
-		lost := context.Cause(h.ctx)
-		uerr := h.unlock(true)
-		switch {
-		case errors.Is(lost, context.Canceled): // fn has released it itself
-		case lost != nil:
-			err = errors.Join(err, h.wrap("work under", lost))
-		case errors.Is(uerr, advisory.ErrClosed): // after the work
-		case uerr != nil:
-			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
-		}
-	}()
-	return fn(work)
+	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return h.wrap("work under", lost) })
 }
 
 // Wrap returns a job function that runs fn under the lock, or returns an error that is

@@ -17,6 +17,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 	"github.com/pgadvisory/pgadvisory/internal/statement"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
@@ -67,7 +68,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	case open == nil:
 		err = errors.New("open is nil")
 	case fn == nil:
-		err = errors.New("fn is nil")
+		err = work.ErrNilFn
 	}
 	if err != nil {
 		return false, lockfn.Error("lock", k, s.Mode, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // Do begins a transaction, waits for key in it, runs fn and commits; if fn returns an
@@ -58,7 +59,7 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	case begin == nil:
 		err = errors.New("begin is nil")
 	case fn == nil:
-		err = errors.New("fn is nil")
+		err = work.ErrNilFn
 	}
 	if err != nil {
 		return false, lockfn.Error(op, k, s.Mode, err)

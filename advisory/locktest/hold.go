@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
-	"github.com/pgadvisory/pgadvisory/internal/under"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // ourPID is what the Locker's server process is said to be. Those of other nodes count
@@ -140,7 +141,7 @@ func (h *hold) Downgrade(ctx context.Context) error {
 		err = h.gone
 	case h.mode == advisory.Shared:
 	case ctx.Err() != nil:
-		err = cause(ctx)
+		err = bound.Cause(ctx)
 	default:
 		h.mode = advisory.Shared
 		h.line.advance(true)
@@ -149,22 +150,6 @@ func (h *hold) Downgrade(ctx context.Context) error {
 }
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
-func (h *hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	defer func() {
-		stop()
-		defer cancel(nil)
-		// Looked at before the release, which ends the lock's Context.
-		lost := context.Cause(h.ctx)
-		uerr := h.unlock(true)
-		switch {
-		case errors.Is(lost, context.Canceled): // fn has released it itself
-		case lost != nil:
-			err = errors.Join(err, failed("work under", h.key, h.Mode(), lost))
-		case uerr != nil:
-			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
-		}
-	}()
-	return fn(work)
+func (h *hold) do(ctx context.Context, fn func(context.Context) error) error {
+	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return failed("work under", h.key, h.Mode(), lost) })
 }
