@@ -131,15 +131,7 @@ func (l *Locker) ready(ctx context.Context, opts []advisory.LockerOption, keys .
 	if err != nil {
 		return s, err
 	}
-	if len(keys) == 0 {
-		return s, errors.New("no keys were given")
-	}
-	for _, k := range keys {
-		if k == (advisory.Key{}) {
-			return s, advisory.ErrInvalidKey
-		}
-	}
-	return s, nil
+	return s, settings.CheckKeys(keys...)
 }
 
 // notUnder returns an error if ctx has ended, or is that of work under a lock on key, which

@@ -150,10 +150,8 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 // read reads the options and checks the key.
 func read(k advisory.Key, opts []advisory.ConnOption) (settings.Call, error) {
 	s, err := settings.Conn(opts)
-	switch {
-	case err != nil:
-	case k == (advisory.Key{}):
-		err = advisory.ErrInvalidKey
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	return s, settings.CheckKeys(k)
 }

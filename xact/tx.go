@@ -91,15 +91,7 @@ func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, 
 	if err != nil {
 		return s, err
 	}
-	if len(keys) == 0 {
-		return s, errors.New("no keys were given")
-	}
-	for _, k := range keys {
-		if k == (advisory.Key{}) {
-			return s, advisory.ErrInvalidKey
-		}
-	}
-	return s, nil
+	return s, settings.CheckKeys(keys...)
 }
 
 func first(keys []advisory.Key) advisory.Key {

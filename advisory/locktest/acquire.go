@@ -2,12 +2,12 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
@@ -18,7 +18,7 @@ func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts 
 	start := time.Now()
 	s, err := check(key, opts)
 	if err != nil {
-		return none(key, s.Mode), failed(op, key, s.Mode, err)
+		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
 	w := &waiter{ctx: ctx, settings: s, done: make(chan struct{})}
 	switch {
@@ -31,7 +31,7 @@ func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts 
 	default:
 		err = l.wait(w, key, try, start)
 	}
-	err = failed(op, key, s.Mode, err)
+	err = lockfn.Error(op, key, s.Mode, err)
 	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
 	if w.hold != nil {
 		e.Kind, e.Local, e.PID = advisory.Acquired, w.local, ourPID
@@ -96,17 +96,8 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 
 func check(key advisory.Key, opts []advisory.LockerOption) (settings.Call, error) {
 	s, err := settings.Locker(opts)
-	if err == nil && key.IsZero() {
-		err = advisory.ErrInvalidKey
+	if err != nil {
+		return s, err
 	}
-	return s, err
-}
-
-// failed wraps err with what was attempted.
-func failed(op string, key advisory.Key, m advisory.Mode, err error) error {
-	var na *advisory.NotAcquiredError
-	if err == nil || errors.As(err, &na) {
-		return err
-	}
-	return fmt.Errorf("pgadvisory: %s %s (%v): %w", op, key, m, err)
+	return s, settings.CheckKeys(key)
 }

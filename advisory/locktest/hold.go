@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/work"
 )
@@ -74,13 +75,13 @@ func (h *hold) Unlock() error { return h.unlock(false) }
 // unlock releases the lock; sync: also wait where the release is put off.
 func (h *hold) unlock(sync bool) error {
 	if h.line == nil {
-		return failed("unlock", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("unlock", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	l := h.line.l
 	l.mu.Lock()
 	if h.released {
 		defer l.mu.Unlock()
-		return failed("unlock", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("unlock", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	h.released = true
 	h.cancel(context.Canceled)
@@ -111,7 +112,7 @@ func (h *hold) give() error {
 		stays = h.line.remove(h)
 	}
 	h.line.l.mu.Unlock()
-	err := failed("unlock", h.key, mode, gone)
+	err := lockfn.Error("unlock", h.key, mode, gone)
 	if !errors.Is(gone, advisory.ErrLost) { // that has been told
 		h.observe(advisory.Event{Kind: advisory.Released, Held: time.Since(h.since), Local: stays, Err: err})
 	}
@@ -128,7 +129,7 @@ func (h *hold) observe(e advisory.Event) {
 // Downgrade is as the interface has it. It is nothing for a lock that is shared.
 func (h *hold) Downgrade(ctx context.Context) error {
 	if h.line == nil {
-		return failed("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	l := h.line.l
 	l.mu.Lock()
@@ -146,10 +147,10 @@ func (h *hold) Downgrade(ctx context.Context) error {
 		h.mode = advisory.Shared
 		h.line.advance(true)
 	}
-	return failed("downgrade", h.key, h.mode, err)
+	return lockfn.Error("downgrade", h.key, h.mode, err)
 }
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
 func (h *hold) do(ctx context.Context, fn func(context.Context) error) error {
-	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return failed("work under", h.key, h.Mode(), lost) })
+	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return lockfn.Error("work under", h.key, h.Mode(), lost) })
 }

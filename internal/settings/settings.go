@@ -2,6 +2,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -67,4 +68,17 @@ func Tx(opts []advisory.TxOption) (Call, error) { return Read(advisory.TxOption.
 // Locker reads the options of a call of a Locker.
 func Locker(opts []advisory.LockerOption) (Call, error) {
 	return Read(advisory.LockerOption.ApplyLocker, opts)
+}
+
+// CheckKeys returns an error if there are no keys, or if one is the zero Key.
+func CheckKeys(keys ...advisory.Key) error {
+	if len(keys) == 0 {
+		return errors.New("no keys were given")
+	}
+	for _, k := range keys {
+		if k.IsZero() {
+			return advisory.ErrInvalidKey
+		}
+	}
+	return nil
 }
