@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 )
 
 // A statement of lib/pq's that does not return is ended by closing the connection beneath it. One
@@ -12,7 +12,7 @@ import (
 func TestOnlyADriverThatHangsIsClosedBeneathAStatement(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p *pool) {
 		conn := p.conn(t)
-		var below bound.Driver
+		var below dbconn.Driver
 		if err := conn.Raw(below.Keep); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func TestGuaranteesNameTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources bytes.Buffer
-	for _, pattern := range []string{"*_test.go", "../advisory/*_test.go", "../locker/*_test.go", "../sqlconn/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "../advisory/*_test.go", "../internal/*/*_test.go", "../locker/*_test.go", "../sqlconn/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A setting is one of the server's, as it is in force.
@@ -16,7 +16,7 @@ type setting struct{ value, unit, source string }
 
 func readSettings(ctx context.Context, conn *sql.Conn) (map[string]setting, error) {
 	settings := map[string]setting{}
-	err := bound.Session{Ctx: ctx, On: conn}.Query(lockfn.SettingsForCheck, nil, func(rows *sql.Rows) error {
+	err := statement.Session{Ctx: ctx, On: conn}.Query(lockfn.SettingsForCheck, nil, func(rows *sql.Rows) error {
 		var name string
 		var s setting
 		err := rows.Scan(&name, &s.value, &s.unit, &s.source)

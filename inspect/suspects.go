@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
 const (
@@ -46,11 +47,8 @@ func (d after) apply(s *suspectSettings) { s.after = time.Duration(d) }
 // A role that may not see the state of other roles' sessions gets a suspect [Unseen] for them.
 func Suspects(ctx context.Context, db DB, opts ...SuspectOption) ([]Suspect, error) {
 	s := suspectSettings{after: defaultAfter}
-	for i, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("pgadvisory: Suspects: option %d of %d is nil", i+1, len(opts))
-		}
-		o.apply(&s)
+	if err := settings.Apply(opts, func(o SuspectOption) { o.apply(&s) }); err != nil {
+		return nil, fmt.Errorf("pgadvisory: Suspects: %w", err)
 	}
 	if s.after < minAfter {
 		return nil, fmt.Errorf("pgadvisory: Suspects: After(%v): it must be at least %v", s.after, minAfter)

@@ -18,7 +18,7 @@ func (l *Locker) aimAt(lists ...[]*session) aim {
 		for _, s := range list {
 			s.aimed = a
 			if s.hurried { // it is to be cancelled, and not twice in a row
-				s.spared = time.Now().Add(l.times.heartbeat / 2)
+				s.spared = time.Now().Add(l.times.Heartbeat / 2)
 			}
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // handOverFor is for how long, after the server granted a lock, this process may hand
@@ -220,7 +220,7 @@ func (g *gate) askWhetherWanted() {
 	h.session.submit(&op{
 		query: func(ctx context.Context, conn *sql.Conn) error {
 			wanted = false
-			return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Wanted, nil, func(rows *sql.Rows) error {
+			return statement.Session{Ctx: ctx, On: conn}.Query(lockfn.Wanted, nil, func(rows *sql.Rows) error {
 				k, err := lockfn.ScanHeld(rows)
 				wanted = wanted || k.Key == g.key
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // Lead campaigns for key and, once it has it, runs fn as the only leader. It returns
@@ -22,7 +23,7 @@ import (
 // heartbeat in which another leads already; only a fencing token covers that.
 func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
-		return lockfn.Error("lead", key, advisory.Exclusive, errNilFn)
+		return lockfn.Error("lead", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	if _, err := l.ready(ctx, opts, key); err != nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, err)

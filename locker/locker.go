@@ -11,11 +11,14 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // A Locker takes any number of session-level locks, for any number of goroutines, over a
@@ -39,7 +42,7 @@ import (
 type Locker struct {
 	db       *sql.DB
 	settings option.Locker
-	times    times
+	times    failover.Times
 	bad      error // the options are wrong: every call says so
 
 	mu       sync.Mutex
@@ -83,7 +86,7 @@ func New(db *sql.DB, opts ...Option) *Locker {
 	if l.bad == nil && db == nil {
 		l.bad = errors.New("pgadvisory: locker.New was given a nil *sql.DB")
 	}
-	l.times = timesOf(l.settings)
+	l.times = failover.Of(l.settings.Failover, l.settings.Heartbeat)
 	return l
 }
 
@@ -128,15 +131,7 @@ func (l *Locker) ready(ctx context.Context, opts []advisory.LockerOption, keys .
 	if err != nil {
 		return s, err
 	}
-	if len(keys) == 0 {
-		return s, errors.New("no keys were given")
-	}
-	for _, k := range keys {
-		if k == (advisory.Key{}) {
-			return s, advisory.ErrInvalidKey
-		}
-	}
-	return s, nil
+	return s, settings.CheckKeys(keys...)
 }
 
 // notUnder returns an error if ctx has ended, or is that of work under a lock on key, which
@@ -264,7 +259,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 				if gone.Load() {
 					return errNothingHeard
 				}
-				return bound.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
+				return statement.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
 					h, err := lockfn.ScanHolder(rows)
 					hs = append(hs, h)
 					return err
@@ -307,7 +302,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 // TryDo runs fn under the lock if the key is free.
 func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) (ran bool, err error) {
 	if fn == nil {
-		return false, lockfn.Error("try lock", key, advisory.Exclusive, errNilFn)
+		return false, lockfn.Error("try lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, time.Now(), "try lock", key, opts, true)
 	if h.hold == nil {
@@ -319,7 +314,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 // Do waits for the lock and runs fn under it.
 func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
-		return lockfn.Error("lock", key, advisory.Exclusive, errNilFn)
+		return lockfn.Error("lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, time.Now(), "lock", key, opts, false)
 	if h.hold == nil {
@@ -327,8 +322,6 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 	}
 	return h.do(ctx, fn)
 }
-
-var errNilFn = errors.New("fn is nil")
 
 // begin takes note that work begins: Shutdown waits for its end, also if the lock is lost.
 func (h *handle) begin() {
@@ -340,26 +333,9 @@ func (h *handle) begin() {
 }
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
-func (h *handle) do(ctx context.Context, fn func(context.Context) error) (err error) {
+func (h *handle) do(ctx context.Context, fn func(context.Context) error) error {
 	h.begin()
-	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	defer func() {
-		stop()
-		defer cancel(nil)
-		// Looked at before the release, which ends the lock's Context.
-		lost := context.Cause(h.ctx)
-		uerr := h.unlock(true)
-		switch {
-		case errors.Is(lost, context.Canceled): // fn has released it itself
-		case lost != nil:
-			err = errors.Join(err, h.wrap("work under", lost))
-		case errors.Is(uerr, advisory.ErrClosed): // after the work
-		case uerr != nil:
-			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
-		}
-	}()
-	return fn(work)
+	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return h.wrap("work under", lost) })
 }
 
 // Wrap returns a job function that runs fn under the lock, or returns an error that is
@@ -442,7 +418,7 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	if g == nil || g.hold == nil || len(g.hold.users) == 0 {
 		return false
 	}
-	return time.Since(g.hold.session.answered) < l.times.deadline
+	return time.Since(g.hold.session.answered) < l.times.Deadline
 }
 
 // watch returns what is closed when the next statement about some key, or wait for one, is

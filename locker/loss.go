@@ -6,6 +6,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 )
 
 var errSessionGone = errors.New("the session is gone")
@@ -18,7 +19,7 @@ var errOverdue = errors.New("the server has not answered in time")
 
 // watchFor bounds the answer of a slice. The mutex is held.
 func (s *session) watchFor(slice time.Duration) {
-	s.watch.Reset(s.l.times.deadline + slice)
+	s.watch.Reset(s.l.times.Deadline + slice)
 }
 
 // overdue is called when the deadline may have passed. It runs on a goroutine of its
@@ -29,9 +30,9 @@ func (s *session) overdue() {
 	if s.dead != nil {
 		return
 	}
-	limit := s.l.times.deadline
+	limit := s.l.times.Deadline
 	if s.slicing && len(s.holds) == 0 {
-		limit += s.l.times.slice
+		limit += s.l.times.Slice
 	}
 	if left := limit - time.Since(s.answered); left > 0 {
 		s.watch.Reset(left)
@@ -44,7 +45,7 @@ func (s *session) overdue() {
 // server may have let go meanwhile: this process was stopped, say, and its timers come after
 // the answer. The mutex is held.
 func (s *session) late(sent time.Time) bool {
-	if sent.IsZero() || time.Since(sent) < s.l.times.deadline {
+	if sent.IsZero() || time.Since(sent) < s.l.times.Deadline {
 		return false
 	}
 	s.lose(errOverdue)
@@ -96,7 +97,7 @@ func (s *session) lose(cause error) {
 	}
 	if s.orphans > 0 {
 		// To close the connection now would hand the locks over now.
-		time.AfterFunc(s.l.times.failover, s.cancel)
+		time.AfterFunc(s.l.times.Failover, s.cancel)
 	} else {
 		s.cancel()
 	}
@@ -169,7 +170,7 @@ func (s *session) bury() {
 	}
 	stuck := time.AfterFunc(2*bound.Abort, s.giveUp) // a driver may not mind its context
 	if s.conn != nil {
-		bound.Discard(s.conn)
+		dbconn.Discard(s.conn)
 		s.conn.Close()
 	}
 	stuck.Stop()

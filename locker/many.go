@@ -11,6 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
@@ -457,7 +458,7 @@ func (t *anyTry) submit(r *request, gates []*gate) error {
 	session.submit(&op{
 		tries: 1,
 		query: func(ctx context.Context, conn *sql.Conn) (err error) {
-			won, err = bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode))
+			won, err = statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode))
 			if err == nil && won > 0 && l.settings.Fencing {
 				token, err = session.drawToken()
 			}

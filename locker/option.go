@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
@@ -78,54 +78,16 @@ type holdAtLeast time.Duration
 func (d holdAtLeast) ApplyLocker(c *option.Call)    { c.HoldAtLeast = time.Duration(d) }
 func (d holdAtLeast) ApplySemaphore(c *option.Call) { c.HoldAtLeast = time.Duration(d) }
 
-const (
-	defaultFailover  = 15 * time.Second
-	defaultHeartbeat = 500 * time.Millisecond
-	defaultMaxConns  = 4
-	minFailover      = 4 * time.Second
-	maxFailover      = 9 * time.Hour // kernels take no more for tcp_keepalives_idle
-	longestSlice     = 8 * time.Second
-)
+const defaultMaxConns = 4
 
-// times are those by which a Locker's client and server give up, after the moment
-// t0 at which the last answered statement was sent.
-//
-// The server lets go of an idle link at idle + n·interval, the least n for which
-// that is at least userTimeout, and of one with an unacknowledged answer at
-// userTimeout, both after t0 at the earliest; and at the latest a heartbeat, that
-// time and a second after the client vanished. The client gives up at deadline.
-type times struct {
-	heartbeat   time.Duration
-	failover    time.Duration
-	userTimeout time.Duration // tcp_user_timeout
-	idle        time.Duration // tcp_keepalives_idle
-	interval    time.Duration // tcp_keepalives_interval
-	deadline    time.Duration
-	slice       time.Duration
-}
-
-func timesOf(s option.Locker) times {
-	t := times{heartbeat: s.Heartbeat, failover: s.Failover, interval: time.Second}
-	t.userTimeout = (s.Failover - s.Heartbeat - time.Second).Truncate(time.Second)
-	t.idle = t.userTimeout - t.interval
-	t.deadline = t.userTimeout - max(time.Second, t.userTimeout/4)
-	// So that a lock which was granted at the end of a slice has half of its
-	// deadline left: t0 is the slice's beginning.
-	t.slice = min(longestSlice, t.deadline/2)
-	return t
-}
-
-// check bounds a check of the server on a session that holds locks: pings wait meanwhile, but
-// a far link takes some ten round trips.
-func (t times) check() time.Duration { return max(t.heartbeat, t.deadline/4) }
-
-func (t times) settings(s option.Locker) []lockfn.Setting {
+// sessionSettings returns what a session sets before it takes locks.
+func sessionSettings(t failover.Times, s option.Locker) []lockfn.Setting {
 	seconds := func(d time.Duration) string { return fmt.Sprint(int(d.Seconds())) }
 	list := []lockfn.Setting{
-		{Name: "tcp_keepalives_idle", Value: seconds(t.idle)},
-		{Name: "tcp_keepalives_interval", Value: seconds(t.interval)},
+		{Name: "tcp_keepalives_idle", Value: seconds(t.Idle)},
+		{Name: "tcp_keepalives_interval", Value: seconds(t.Interval)},
 		{Name: "tcp_keepalives_count", Value: "1"},
-		{Name: "tcp_user_timeout", Value: lockfn.Milliseconds(t.userTimeout)},
+		{Name: "tcp_user_timeout", Value: lockfn.Milliseconds(t.UserTimeout)},
 		{Name: "client_connection_check_interval", Value: "1000"},
 		{Name: "idle_session_timeout", Value: "0"},
 		{Name: "idle_in_transaction_session_timeout", Value: "0"},
@@ -144,23 +106,14 @@ func (t times) settings(s option.Locker) []lockfn.Setting {
 }
 
 func lockerSettings(opts []Option) (option.Locker, error) {
-	s := option.Locker{Failover: defaultFailover, Heartbeat: defaultHeartbeat, MaxConns: defaultMaxConns}
-	for i, o := range opts {
-		if given.IsNil(o) {
-			return s, fmt.Errorf("pgadvisory: locker.New: option %d of %d is nil", i+1, len(opts))
-		}
-		o.ApplyNew(&s)
+	s := option.Locker{Failover: failover.Default, Heartbeat: failover.DefaultHeartbeat, MaxConns: defaultMaxConns}
+	if err := settings.Apply(opts, func(o Option) { o.ApplyNew(&s) }); err != nil {
+		return s, fmt.Errorf("pgadvisory: locker.New: %w", err)
 	}
-	t := timesOf(s)
+	if err := failover.Of(s.Failover, s.Heartbeat).Validate(); err != nil {
+		return s, fmt.Errorf("pgadvisory: %w", err)
+	}
 	switch {
-	case s.Heartbeat < time.Millisecond || s.Heartbeat >= time.Second:
-		return s, fmt.Errorf("pgadvisory: WithHeartbeat(%v): it must be less than 1s, and at least 1ms", s.Heartbeat)
-	case s.Failover < minFailover:
-		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at least %v", s.Failover, minFailover)
-	case s.Failover > maxFailover:
-		return s, fmt.Errorf("pgadvisory: WithFailover(%v): it must be at most %v", s.Failover, maxFailover)
-	case t.deadline < 2*s.Heartbeat:
-		return s, fmt.Errorf("pgadvisory: WithFailover(%v) is too short for WithHeartbeat(%v)", s.Failover, s.Heartbeat)
 	case !utf8.ValidString(s.ApplicationName) || strings.ContainsRune(s.ApplicationName, 0):
 		return s, fmt.Errorf("pgadvisory: WithApplicationName(%.80q): it must be valid UTF-8, without a NUL byte", s.ApplicationName)
 	case s.MaxConns < 2:

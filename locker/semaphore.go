@@ -10,6 +10,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // MaxSlots is the largest n of a [Semaphore].
@@ -110,7 +111,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOptio
 // TryDo runs fn in a slot if one is free.
 func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) (ran bool, err error) {
 	if fn == nil {
-		return false, lockfn.Error("try semaphore", s.key, advisory.Exclusive, errNilFn)
+		return false, lockfn.Error("try semaphore", s.key, advisory.Exclusive, work.ErrNilFn)
 	}
 	lock, ok, err := s.TryAcquire(ctx, opts...)
 	if !ok {
@@ -122,7 +123,7 @@ func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) erro
 // Do waits for a slot and runs fn in it.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) error {
 	if fn == nil {
-		return lockfn.Error("semaphore", s.key, advisory.Exclusive, errNilFn)
+		return lockfn.Error("semaphore", s.key, advisory.Exclusive, work.ErrNilFn)
 	}
 	lock, err := s.Acquire(ctx, opts...)
 	if err != nil {

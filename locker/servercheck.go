@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 const (
@@ -69,7 +70,7 @@ func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duratio
 func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	direct := false
 	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
-		rows, err := bound.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
+		rows, err := statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
 		if err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func (l *Locker) checkAgain() error {
 				// The session holds locks: a statement on it is never ended, and its own
 				// deadline runs meanwhile.
 				own := pooler.On(ctx, conn)
-				result = l.probe(ctx, own, second, l.times.check())
+				result = l.probe(ctx, own, second, l.times.Check)
 				if errors.Is(result, advisory.ErrUnsafeServer) || own.Doubt() {
 					return result
 				}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A session is one connection of a Locker, and the goroutine that owns it. Callers
@@ -56,7 +58,7 @@ type session struct {
 	// The owner's own.
 	conn   *sql.Conn
 	pinged time.Time
-	driver atomic.Pointer[bound.Driver] // for giving the connection up
+	driver atomic.Pointer[dbconn.Driver] // for giving the connection up
 	batch  *sql.Stmt
 }
 
@@ -123,7 +125,7 @@ func (s *session) nudge() {
 
 // fresh reports whether the server was heard of within a heartbeat.
 func (s *session) fresh() bool {
-	return s.dead == nil && time.Since(s.answered) < s.l.times.heartbeat
+	return s.dead == nil && time.Since(s.answered) < s.l.times.Heartbeat
 }
 
 // run is the owner.
@@ -136,7 +138,7 @@ func (s *session) run() {
 		s.l.mu.Unlock()
 		return
 	}
-	tick := time.NewTicker(s.l.times.heartbeat)
+	tick := time.NewTicker(s.l.times.Heartbeat)
 	defer tick.Stop()
 	for {
 		s.l.mu.Lock()
@@ -148,9 +150,9 @@ func (s *session) run() {
 			return
 		case len(ops) > 0:
 			s.serve(ops)
-			if time.Since(s.pinged) >= s.l.times.heartbeat {
+			if time.Since(s.pinged) >= s.l.times.Heartbeat {
 				s.ping()                        // it guards waiters, too, and must not be starved
-				tick.Reset(s.l.times.heartbeat) // nor come twice: a second cancel is an error in the log
+				tick.Reset(s.l.times.Heartbeat) // nor come twice: a second cancel is an error in the log
 			}
 		case waits != nil:
 			s.slice(waits)
@@ -197,9 +199,9 @@ func (s *session) connect() error {
 	s.l.mu.Lock()
 	s.open, s.pid = true, o.pid
 	s.l.room.size = o.table
-	s.l.polls = o.deadlock <= s.l.times.heartbeat
+	s.l.polls = o.deadlock <= s.l.times.Heartbeat
 	s.heard(o.sent)
-	s.watch = time.AfterFunc(s.l.times.deadline, s.overdue)
+	s.watch = time.AfterFunc(s.l.times.Deadline, s.overdue)
 	s.l.mu.Unlock()
 	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {
@@ -230,7 +232,7 @@ type fit struct {
 }
 
 func (o *fit) close() {
-	bound.Discard(o.conn)
+	dbconn.Discard(o.conn)
 	o.conn.Close()
 }
 
@@ -247,8 +249,8 @@ func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, erro
 // setUp opens a connection, makes it fit, and looks whether locks are real there. limit ends
 // ctx. It may hang: lib/pq minds ctx only in part.
 func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err error) {
-	conn, err := bound.Conn(ctx, s.l.db, func(conn *sql.Conn) error {
-		var d bound.Driver
+	conn, err := dbconn.Take(ctx, s.l.db, func(conn *sql.Conn) error {
+		var d dbconn.Driver
 		s.driver.Store(&d)
 		return conn.Raw(d.Keep)
 	})
@@ -274,7 +276,7 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 		}
 		o.unchecked = err
 	}
-	if _, err := conn.ExecContext(ctx, lockfn.SetAll(s.l.times.settings(s.l.settings))); err != nil {
+	if _, err := conn.ExecContext(ctx, lockfn.SetAll(sessionSettings(s.l.times, s.l.settings))); err != nil {
 		return nil, err
 	}
 	var (
@@ -345,7 +347,7 @@ func (s *session) serve(ops []*op) {
 		if !alive || len(now) > 0 && !s.sendOne(o) {
 			return
 		}
-		if time.Since(s.pinged) >= s.l.times.heartbeat {
+		if time.Since(s.pinged) >= s.l.times.Heartbeat {
 			s.ping()
 		}
 	}
@@ -528,7 +530,7 @@ func (s *session) release(ops []*op) (done map[*op]bool, err error) {
 }
 
 func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
-	err = bound.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.HeldOn, nil, func(rows *sql.Rows) error {
+	err = statement.Session{Ctx: s.ctx, On: s.conn}.Query(lockfn.HeldOn, nil, func(rows *sql.Rows) error {
 		l, pid, err := lockfn.ScanHeldOn(rows)
 		switch {
 		case err != nil:
@@ -581,7 +583,7 @@ func (s *session) ping() {
 // ask asks what is asked again with the next ping, and reports whether there was an answer.
 func (s *session) ask(text string, row func(*sql.Rows) error) bool {
 	sent := time.Now()
-	err := bound.Session{Ctx: s.ctx, On: s.conn}.Query(text, nil, row)
+	err := statement.Session{Ctx: s.ctx, On: s.conn}.Query(text, nil, row)
 	if err != nil && !lockfn.LinkGone(err) {
 		return false
 	}

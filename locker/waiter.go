@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // pollEvery is how often the keys are tried for which there is no session to wait.
@@ -217,7 +217,7 @@ func (s *session) free(g *gate) bool {
 	if !holds {
 		return true
 	}
-	if time.Since(s.pinged) >= s.l.times.heartbeat {
+	if time.Since(s.pinged) >= s.l.times.Heartbeat {
 		s.ping()
 	}
 	wanted := 0
@@ -256,10 +256,10 @@ func (s *session) slice(g *gate) {
 		s.l.mu.Unlock()
 		return
 	}
-	key, mode, length := g.key, s.waitMode, s.l.times.slice
+	key, mode, length := g.key, s.waitMode, s.l.times.Slice
 	if len(s.holds) > 0 {
 		// So that there is an answer, and one more, within the deadline.
-		length = min(length, s.l.times.deadline/3)
+		length = min(length, s.l.times.Deadline/3)
 	} else {
 		s.watchFor(length)
 	}
@@ -271,7 +271,7 @@ func (s *session) slice(g *gate) {
 	s.l.mu.Unlock()
 
 	sent := time.Now()
-	rows, err := bound.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
+	rows, err := statement.Session{Ctx: s.ctx, On: s.conn}.Exec(lockfn.Waits(key, mode) + lockfn.Slice(key, mode, length))
 	var token uint64
 	s.ward()
 	var upTo uint64 // as the token is drawn
@@ -307,7 +307,7 @@ func (s *session) slice(g *gate) {
 		return
 	}
 	s.heard(sent)
-	s.watch.Reset(s.l.times.deadline - time.Since(sent))
+	s.watch.Reset(s.l.times.Deadline - time.Since(sent))
 	// A deadlock that the server found is none: nobody waits for a session that waits but
 	// for the end of its slice, CREATE INDEX CONCURRENTLY by the holder of the lock, say.
 	switch {

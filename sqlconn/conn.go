@@ -8,11 +8,14 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
@@ -28,9 +31,9 @@ type Conn interface {
 
 // A call is one call of this package on a connection.
 type call struct {
-	bound.Session
+	statement.Session
 	conn     Conn
-	raw      bound.Driver
+	raw      dbconn.Driver
 	owner    held.Owner
 	physical pooler.Physical
 }
@@ -53,21 +56,21 @@ func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) 
 func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
 	return bound.Call(late, func(late context.Context) (none T, _ error) {
-		var below given.Driver
+		var below drivers.Kind
 		err := conn.Raw(func(driverConn any) error {
-			below = given.DriverOf(driverConn)
+			below = drivers.Of(driverConn)
 			c.look(driverConn)
 			if late.Err() != nil { // it came after a statement that outlasted this call
-				return bound.Destroy(driverConn)
+				return dbconn.Destroy(driverConn)
 			}
 			return nil
 		})
 		if err != nil {
 			return none, err
 		}
-		c.Session = bound.Given(late, conn, below)
+		c.Session = statement.Given(late, conn, below)
 		v, err := f(c)
-		if errors.Is(err, bound.ErrOpenRows) {
+		if errors.Is(err, statement.ErrOpenRows) {
 			c.discard()
 		}
 		return v, err
@@ -98,7 +101,7 @@ func (c *call) giveUp() { c.raw.GiveUp() }
 
 // discard destroys the connection, and with it whatever it holds.
 func (c *call) discard() {
-	if bound.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
+	if dbconn.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
 		c.raw.Close()
 	}
 	c.owner.Clear()
@@ -147,10 +150,8 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 // read reads the options and checks the key.
 func read(k advisory.Key, opts []advisory.ConnOption) (settings.Call, error) {
 	s, err := settings.Conn(opts)
-	switch {
-	case err != nil:
-	case k == (advisory.Key{}):
-		err = advisory.ErrInvalidKey
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	return s, settings.CheckKeys(k)
 }

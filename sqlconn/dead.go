@@ -6,6 +6,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 // gone adds errGone to the error of a call's first statement, if the connection is gone. It may
 // have been so for long: pooled connections die unnoticed, with a restart of the server, say.
 func gone(err error) error {
-	if !lockfn.Gone(err) || errors.Is(err, bound.ErrBusy) || errors.Is(err, bound.ErrNoAnswer) {
+	if !lockfn.Gone(err) || errors.Is(err, statement.ErrBusy) || errors.Is(err, bound.ErrNoAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errGone, err)

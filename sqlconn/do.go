@@ -10,10 +10,14 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
@@ -64,7 +68,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	case open == nil:
 		err = errors.New("open is nil")
 	case fn == nil:
-		err = errors.New("fn is nil")
+		err = work.ErrNilFn
 	}
 	if err != nil {
 		return false, lockfn.Error("lock", k, s.Mode, err)
@@ -76,7 +80,10 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 		}
 		if dead == 0 {
-			most = fresh + given.IdleBeside(conn)
+			most = fresh
+			if db := sqlprivate.Pool(conn); db != nil {
+				most += db.Stats().Idle
+			}
 		}
 		again := func(err error) bool { return errors.Is(err, errGone) && dead < most && ctx.Err() == nil }
 		if !s.SessionPooler {
@@ -111,7 +118,7 @@ type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, er
 // doOn is do on conn, which it closes. It returns errAgain if again says so of lock's error:
 // then nothing was taken and fn has not run, so that nothing happens twice.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
-	var driver bound.Driver
+	var driver dbconn.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	released := false
 	defer func() {
@@ -149,7 +156,7 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 			}
 		case errors.Is(uerr, errLeftOpen):
 			err = errors.Join(err, uerr)
-		case errors.Is(uerr, bound.ErrBusy):
+		case errors.Is(uerr, statement.ErrBusy):
 			err = errors.Join(err, fmt.Errorf("%w; whether it held the lock until then is not known: %w: %w", errLeftOpen, advisory.ErrLost, uerr))
 		case errors.Is(uerr, bound.ErrNoAnswer):
 			hung = true

@@ -8,11 +8,13 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // SessionPooler asserts that a proxy, if there is one, hands the connection one session of the
@@ -40,7 +42,7 @@ func (c *call) proximity() (proximity, error) {
 	switch {
 	case c.physical.Direct():
 		return direct, nil
-	case pooler.Known(given.PoolOf(c.conn)):
+	case pooler.Known(sqlprivate.Pool(c.conn)):
 		return direct, nil
 	case !c.physical.Told:
 		return unknown, nil
@@ -137,16 +139,16 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 		pool[i], execs[i] = conn, probeOn(conn)
 		defer func() {
 			if err != nil && !errors.Is(err, advisory.ErrUnsafeServer) {
-				bound.Discard(conn) // a lock may be on it
+				dbconn.Discard(conn) // a lock may be on it
 			}
 			closed(conn, errors.Is(err, bound.ErrNoAnswer))
 		}()
 	}
-	db := given.PoolOf(pool[0])
+	db := sqlprivate.Pool(pool[0])
 	if pooler.Known(db) { // by another check meanwhile
 		return nil
 	}
-	if _, err = pooler.Probe(ctx, execs[0], execs[1]); err == nil && db == given.PoolOf(pool[1]) {
+	if _, err = pooler.Probe(ctx, execs[0], execs[1]); err == nil && db == sqlprivate.Pool(pool[1]) {
 		pooler.Remember(db)
 	}
 	return err
@@ -156,7 +158,7 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 func probeOn(conn Conn) pooler.Exec {
 	return func(ctx context.Context, text string) (int64, error) {
 		return on(ctx, ctx, conn, func(c *call) (int64, error) {
-			return bound.Session{Ctx: c.Session.Ctx, On: conn}.Exec(text)
+			return statement.Session{Ctx: c.Session.Ctx, On: conn}.Exec(text)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
@@ -102,7 +103,7 @@ func observe(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, st
 	told := false
 	defer func() {
 		if granted && !told {
-			bound.Discard(conn)
+			dbconn.Discard(conn)
 		}
 	}()
 	wait.Observe(ctx, k, s, start, granted, err)

@@ -11,7 +11,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // Do begins a transaction, waits for key in it, runs fn and commits; if fn returns an
@@ -57,7 +59,7 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	case begin == nil:
 		err = errors.New("begin is nil")
 	case fn == nil:
-		err = errors.New("fn is nil")
+		err = work.ErrNilFn
 	}
 	if err != nil {
 		return false, lockfn.Error(op, k, s.Mode, err)
@@ -113,7 +115,7 @@ func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOpt
 	late, stop := bound.Context(ctx)
 	defer stop()
 	rows, err := bound.Call(late, func(late context.Context) (int64, error) {
-		return bound.Session{Ctx: late, On: tx}.Exec(lockfn.InRecovery)
+		return statement.Session{Ctx: late, On: tx}.Exec(lockfn.InRecovery)
 	}, nil, func(int64, error) {})
 	o.hung = errors.Is(err, bound.ErrNoAnswer)
 	return err == nil && rows == 1

@@ -8,10 +8,12 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -46,7 +48,7 @@ func (o *own) lock(waits bool) (granted bool, err error) {
 	defer stop()
 	o.doubt = true
 	granted, err = bound.Call(late, func(late context.Context) (bool, error) {
-		w := &wait.Wait{Session: bound.Given(late, o.tx, given.DriverOfTx(o.tx)), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
+		w := &wait.Wait{Session: statement.Given(late, o.tx, drivers.OfTx(o.tx)), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
 		granted, doubt, err := acquire(w, waits)
 		if !doubt && late.Err() == nil {
 			o.doubt = false
@@ -132,7 +134,7 @@ func (o *own) rollback() {
 		defer stop()
 		bound.Call(late, func(late context.Context) (none struct{}, _ error) {
 			if o.doubt {
-				o.release(bound.Session{Ctx: late, On: o.tx})
+				o.release(statement.Session{Ctx: late, On: o.tx})
 			}
 			return none, o.tx.Rollback()
 		}, o.cancel, func(struct{}, error) {})
@@ -148,7 +150,7 @@ func (o *own) rollback() {
 
 // release makes sure that the session does not hold the lock: else it ends it, for
 // which it is never too late.
-func (o *own) release(s bound.Session) {
+func (o *own) release(s statement.Session) {
 	if err := s.Run(lockfn.RollbackAndChain); err == nil {
 		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {
 			return

@@ -9,10 +9,12 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/held"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
@@ -28,7 +30,7 @@ type Tx interface {
 
 // A call is one call of this package in a transaction of the caller's.
 type call struct {
-	bound.Session
+	statement.Session
 	caller, limit context.Context
 	settings      settings.Call
 	start         time.Time
@@ -61,7 +63,7 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		defer stop()
 		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
 			return f(&call{
-				Session: bound.Given(late, tx, given.DriverOfTx(tx)),
+				Session: statement.Given(late, tx, drivers.OfTx(tx)),
 				caller:  ctx, limit: limit, settings: s, start: start,
 				owner: held.OwnerOf(given.Inner(tx)),
 			})
@@ -89,15 +91,7 @@ func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, 
 	if err != nil {
 		return s, err
 	}
-	if len(keys) == 0 {
-		return s, errors.New("no keys were given")
-	}
-	for _, k := range keys {
-		if k == (advisory.Key{}) {
-			return s, advisory.ErrInvalidKey
-		}
-	}
-	return s, nil
+	return s, settings.CheckKeys(keys...)
 }
 
 func first(keys []advisory.Key) advisory.Key {

@@ -2,38 +2,36 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/under"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
-
-// longWait is after how long the Observer hears of a wait, and then each time that it
-// has doubled.
-const longWait = 5 * time.Second
 
 // acquire returns the hold, or one that holds nothing.
 func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*hold, error) {
 	start := time.Now()
 	s, err := check(key, opts)
 	if err != nil {
-		return none(key, s.Mode), failed(op, key, s.Mode, err)
+		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
 	w := &waiter{ctx: ctx, settings: s, done: make(chan struct{})}
 	switch {
 	case ctx.Err() != nil && try:
-		err = cause(ctx)
+		err = bound.Cause(ctx)
 	case ctx.Err() != nil:
-		err = &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Cause: cause(ctx)}
+		err = &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Cause: bound.Cause(ctx)}
 	case under.Holds(ctx, key):
 		err = fmt.Errorf("%w by the work that asks for it: %s", advisory.ErrAlreadyHeld, key)
 	default:
 		err = l.wait(w, key, try, start)
 	}
-	err = failed(op, key, s.Mode, err)
+	err = lockfn.Error(op, key, s.Mode, err)
 	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
 	if w.hold != nil {
 		e.Kind, e.Local, e.PID = advisory.Acquired, w.local, ourPID
@@ -76,56 +74,30 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 		limit, cancel = context.WithTimeout(w.ctx, *s.MaxWait)
 		defer cancel()
 	}
-	long := time.NewTimer(longWait)
-	defer long.Stop()
-	for {
-		select {
-		case <-w.done:
-			return w.err
-		case <-long.C:
-			waited := time.Since(start)
-			if s.Observer != nil {
-				s.Observer.Observe(w.ctx, advisory.Event{Kind: advisory.Waiting, Key: key, Mode: s.Mode, Label: s.Label, Waited: waited})
-			}
-			long.Reset(waited)
-		case <-limit.Done():
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			holders := n.holders()
-			if !n.leave(w) {
-				return w.err // it was answered just before
-			}
-			e := &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: holders}
-			if w.ctx.Err() != nil {
-				e.Cause = cause(w.ctx)
-			}
-			return e
+	// The caller's Observer hears nothing more of the wait once it has ended.
+	defer wait.Long(w.ctx, s.Observer, key, s, start)()
+	select {
+	case <-w.done:
+		return w.err
+	case <-limit.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		holders := n.holders()
+		if !n.leave(w) {
+			return w.err // it was answered just before
 		}
+		e := &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: holders}
+		if w.ctx.Err() != nil {
+			e.Cause = bound.Cause(w.ctx)
+		}
+		return e
 	}
 }
 
 func check(key advisory.Key, opts []advisory.LockerOption) (settings.Call, error) {
 	s, err := settings.Locker(opts)
-	if err == nil && key.IsZero() {
-		err = advisory.ErrInvalidKey
+	if err != nil {
+		return s, err
 	}
-	return s, err
-}
-
-// cause is the error of a ctx that has ended, with the cause that it was given.
-func cause(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// failed wraps err with what was attempted.
-func failed(op string, key advisory.Key, m advisory.Mode, err error) error {
-	var na *advisory.NotAcquiredError
-	if err == nil || errors.As(err, &na) {
-		return err
-	}
-	return fmt.Errorf("pgadvisory: %s %s (%v): %w", op, key, m, err)
+	return s, settings.CheckKeys(key)
 }

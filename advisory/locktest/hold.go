@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
-	"github.com/pgadvisory/pgadvisory/internal/under"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // ourPID is what the Locker's server process is said to be. Those of other nodes count
@@ -73,13 +75,13 @@ func (h *hold) Unlock() error { return h.unlock(false) }
 // unlock releases the lock; sync: also wait where the release is put off.
 func (h *hold) unlock(sync bool) error {
 	if h.line == nil {
-		return failed("unlock", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("unlock", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	l := h.line.l
 	l.mu.Lock()
 	if h.released {
 		defer l.mu.Unlock()
-		return failed("unlock", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("unlock", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	h.released = true
 	h.cancel(context.Canceled)
@@ -110,7 +112,7 @@ func (h *hold) give() error {
 		stays = h.line.remove(h)
 	}
 	h.line.l.mu.Unlock()
-	err := failed("unlock", h.key, mode, gone)
+	err := lockfn.Error("unlock", h.key, mode, gone)
 	if !errors.Is(gone, advisory.ErrLost) { // that has been told
 		h.observe(advisory.Event{Kind: advisory.Released, Held: time.Since(h.since), Local: stays, Err: err})
 	}
@@ -127,7 +129,7 @@ func (h *hold) observe(e advisory.Event) {
 // Downgrade is as the interface has it. It is nothing for a lock that is shared.
 func (h *hold) Downgrade(ctx context.Context) error {
 	if h.line == nil {
-		return failed("downgrade", h.key, h.mode, advisory.ErrNotHeld)
+		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	l := h.line.l
 	l.mu.Lock()
@@ -140,31 +142,15 @@ func (h *hold) Downgrade(ctx context.Context) error {
 		err = h.gone
 	case h.mode == advisory.Shared:
 	case ctx.Err() != nil:
-		err = cause(ctx)
+		err = bound.Cause(ctx)
 	default:
 		h.mode = advisory.Shared
 		h.line.advance(true)
 	}
-	return failed("downgrade", h.key, h.mode, err)
+	return lockfn.Error("downgrade", h.key, h.mode, err)
 }
 
 // do runs fn with a ctx that ends with ctx or with the lock, and releases the lock.
-func (h *hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(under.NewContext(ctx, h))
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	defer func() {
-		stop()
-		defer cancel(nil)
-		// Looked at before the release, which ends the lock's Context.
-		lost := context.Cause(h.ctx)
-		uerr := h.unlock(true)
-		switch {
-		case errors.Is(lost, context.Canceled): // fn has released it itself
-		case lost != nil:
-			err = errors.Join(err, failed("work under", h.key, h.Mode(), lost))
-		case uerr != nil:
-			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
-		}
-	}()
-	return fn(work)
+func (h *hold) do(ctx context.Context, fn func(context.Context) error) error {
+	return work.Under(ctx, h, fn, func() error { return h.unlock(true) }, func(lost error) error { return lockfn.Error("work under", h.key, h.Mode(), lost) })
 }

@@ -2,12 +2,13 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
 // A Locker is an [advisory.Locker] in memory. It stands for the Locker of one process;
@@ -45,7 +46,7 @@ func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.Lo
 // TryDo runs fn under the lock if the key is free.
 func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) (ran bool, err error) {
 	if fn == nil {
-		return false, failed("try lock", key, advisory.Exclusive, errNilFn)
+		return false, lockfn.Error("try lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, "try lock", key, opts, true)
 	if h.line == nil {
@@ -57,7 +58,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 // Do waits for the lock and runs fn under it.
 func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
-		return failed("lock", key, advisory.Exclusive, errNilFn)
+		return lockfn.Error("lock", key, advisory.Exclusive, work.ErrNilFn)
 	}
 	h, err := l.acquire(ctx, "lock", key, opts, false)
 	if h.line == nil {
@@ -65,8 +66,6 @@ func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.C
 	}
 	return h.do(ctx, fn)
 }
-
-var errNilFn = errors.New("fn is nil")
 
 // Occupy has another node take key, exclusively or [advisory.Shared], until release is
 // called, for which once is enough. A [advisory.Label] is what a

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 )
 
 var runCommand = &command{
@@ -93,10 +94,10 @@ func (r *run) start(scope string, args []string) error {
 		return usage("run: -E %d: an exit code is from 0 to 255", r.conflict)
 	case scope == "transaction" && r.failover.set:
 		return usage("run: --failover is for --scope session: see pgadvisory help run")
-	case r.failover.set && r.failover.Duration < 4*time.Second:
-		return usage("run: --failover %v: it is at least 4s", r.failover.Duration)
-	case r.failover.Duration > 9*time.Hour:
-		return usage("run: --failover %v: it is at most 9h", r.failover.Duration)
+	case r.failover.set && r.failover.Duration < failover.Min:
+		return usage("run: --failover %v: it is at least %v", r.failover.Duration, failover.Min)
+	case r.failover.Duration > failover.Max:
+		return usage("run: --failover %v: it is at most %vh", r.failover.Duration, failover.Max.Hours())
 	}
 	switch scope {
 	case "session":
@@ -136,12 +137,11 @@ func (r *run) defaultGrace() time.Duration {
 	if r.order.Transaction {
 		return most
 	}
-	failover := 15 * time.Second
+	within := failover.Default
 	if r.failover.set {
-		failover = r.failover.Duration
+		within = r.failover.Duration
 	}
-	server := (failover - 500*time.Millisecond - time.Second).Truncate(time.Second)
-	return min(most, max(time.Second, server/4)-kill)
+	return min(most, failover.Margin(within)-kill)
 }
 
 // arguments reads the key and the command.

@@ -7,7 +7,7 @@ import (
 )
 
 // answer begins a statement whose answer is how many rows there are. Its column has a name
-// that no other answer has, by which bound.Session knows it: bound.Answer.
+// that no other answer has, by which statement.Session knows it: statement.Answer.
 const answer = "SELECT 1 AS pgadvisory "
 
 // Try makes one try at session level, on a hot standby as well: a row if it is granted.

@@ -11,9 +11,14 @@ import (
 // advisory.Observer, which this package cannot import.
 type Call struct {
 	Mode     uint8
-	MaxWait  *time.Duration
-	Label    string
 	Observer any
+	Plain
+}
+
+// Plain is what options set and calls read as it is.
+type Plain struct {
+	MaxWait *time.Duration // nil: until ctx ends
+	Label   string
 
 	// Of package xact.
 	TxOptions    *sql.TxOptions

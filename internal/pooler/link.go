@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A Link is a connection to probe on. Not for several goroutines at once.
 type Link struct {
 	Conn     *sql.Conn
 	owner    context.Context // of its statements, if it is somebody else's connection
-	raw      bound.Driver
+	raw      dbconn.Driver
 	stuck    <-chan struct{} // closed when the statement has returned that was walked away from
 	doubt    bool
 	answered time.Time
@@ -39,7 +41,7 @@ func Second(ctx context.Context, db *sql.DB) (*Link, error) {
 func Open(ctx context.Context, db *sql.DB) (*Link, error) {
 	opening := &Link{}
 	l, err := bound.Call(ctx, func(ctx context.Context) (_ *Link, err error) {
-		opening.Conn, err = bound.Conn(ctx, db, func(conn *sql.Conn) error { return conn.Raw(opening.raw.Keep) })
+		opening.Conn, err = dbconn.Take(ctx, db, func(conn *sql.Conn) error { return conn.Raw(opening.raw.Keep) })
 		return opening, err
 	}, opening.GiveUp, func(l *Link, err error) {
 		if err == nil {
@@ -67,7 +69,7 @@ func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	sent := time.Now()
 	call := func() {
 		defer close(done)
-		n, failed = bound.Session{Ctx: ctx, On: l.Conn}.Exec(text)
+		n, failed = statement.Session{Ctx: ctx, On: l.Conn}.Exec(text)
 	}
 	if l.owner != nil {
 		ctx = l.owner
@@ -120,7 +122,7 @@ func (l *Link) Close() {
 
 func (l *Link) close() {
 	if l.doubt {
-		bound.Discard(l.Conn)
+		dbconn.Discard(l.Conn)
 	}
 	l.Conn.Close()
 }

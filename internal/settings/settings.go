@@ -2,9 +2,8 @@
 package settings
 
 import (
-	"database/sql"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/given"
@@ -14,20 +13,8 @@ import (
 // A Call is what the options of one call come to.
 type Call struct {
 	Mode     advisory.Mode
-	MaxWait  *time.Duration // nil: until ctx ends
-	Label    string
 	Observer advisory.Observer
-
-	// Of package xact.
-	TxOptions    *sql.TxOptions
-	AnyIsolation bool
-
-	// Of package sqlconn.
-	PlainWait     bool
-	SessionPooler bool
-
-	// Of a Locker.
-	HoldAtLeast time.Duration
+	option.Plain
 }
 
 // Read reads the options of a call, each by apply, a method of its interface. Of two of a kind the
@@ -35,22 +22,12 @@ type Call struct {
 // Mode. The Call then still has what was read, for the words of the caller's error.
 func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	var set option.Call
-	var isNil error
-	for i, o := range opts {
-		if given.IsNil(o) {
-			isNil = fmt.Errorf("pgadvisory: option %d of %d is nil", i+1, len(opts))
-			break
-		}
-		apply(o, &set)
-	}
-	c := Call{
-		Mode: advisory.Mode(set.Mode), MaxWait: set.MaxWait, Label: set.Label,
-		TxOptions: set.TxOptions, AnyIsolation: set.AnyIsolation, PlainWait: set.PlainWait, SessionPooler: set.SessionPooler, HoldAtLeast: set.HoldAtLeast,
-	}
+	isNil := Apply(opts, func(o O) { apply(o, &set) })
+	c := Call{Mode: advisory.Mode(set.Mode), Plain: set.Plain}
 	c.Observer, _ = set.Observer.(advisory.Observer)
 	switch {
 	case isNil != nil:
-		return c, isNil
+		return c, fmt.Errorf("pgadvisory: %w", isNil)
 	case c.Mode > advisory.Shared:
 		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
 	case c.MaxWait != nil && *c.MaxWait < 0:
@@ -59,6 +36,17 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 		return c, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", c.HoldAtLeast)
 	}
 	return c, CheckObserver(c.Observer)
+}
+
+// Apply applies the options up to the first that is nil, of which the error says which it is.
+func Apply[O any](opts []O, apply func(O)) error {
+	for i, o := range opts {
+		if given.IsNil(o) {
+			return fmt.Errorf("option %d of %d is nil", i+1, len(opts))
+		}
+		apply(o)
+	}
+	return nil
 }
 
 // CheckObserver returns an error if o is a nil in an interface.
@@ -80,4 +68,17 @@ func Tx(opts []advisory.TxOption) (Call, error) { return Read(advisory.TxOption.
 // Locker reads the options of a call of a Locker.
 func Locker(opts []advisory.LockerOption) (Call, error) {
 	return Read(advisory.LockerOption.ApplyLocker, opts)
+}
+
+// CheckKeys returns an error if there are no keys, or if one is the zero Key.
+func CheckKeys(keys ...advisory.Key) error {
+	if len(keys) == 0 {
+		return errors.New("no keys were given")
+	}
+	for _, k := range keys {
+		if k.IsZero() {
+			return advisory.ErrInvalidKey
+		}
+	}
+	return nil
 }

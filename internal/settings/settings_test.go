@@ -49,14 +49,14 @@ func TestSettings(t *testing.T) {
 	}{
 		{"none", nil, settings.Call{}},
 		{"shared", []advisory.CallOption{mode{advisory.Shared}}, settings.Call{Mode: advisory.Shared}},
-		{"one try", []advisory.CallOption{advisory.MaxWait(0)}, settings.Call{MaxWait: &none}},
+		{"one try", []advisory.CallOption{advisory.MaxWait(0)}, settings.Call{Plain: option.Plain{MaxWait: &none}}},
 		{"all", []advisory.CallOption{
 			mode{advisory.Shared}, advisory.MaxWait(time.Second), advisory.Label("account"), advisory.WithObserver(first),
-		}, settings.Call{Mode: advisory.Shared, MaxWait: &second, Label: "account", Observer: first}},
+		}, settings.Call{Mode: advisory.Shared, Observer: first, Plain: option.Plain{MaxWait: &second, Label: "account"}}},
 		{"the last counts", []advisory.CallOption{
 			mode{advisory.Shared}, advisory.MaxWait(time.Hour), advisory.Label("a"), advisory.WithObserver(first),
 			mode{advisory.Exclusive}, advisory.MaxWait(time.Second), advisory.Label("b"), advisory.WithObserver(last),
-		}, settings.Call{MaxWait: &second, Label: "b", Observer: last}},
+		}, settings.Call{Observer: last, Plain: option.Plain{MaxWait: &second, Label: "b"}}},
 		{"a nil observer is none", []advisory.CallOption{
 			advisory.WithObserver(first), advisory.WithObserver(nil),
 		}, settings.Call{Observer: first}},

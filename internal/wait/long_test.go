@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
@@ -36,7 +37,7 @@ func (r *recorder) are(seconds ...int) {
 	}
 }
 
-var ofCall = settings.Call{Mode: advisory.Shared, Label: "account"}
+var ofCall = settings.Call{Mode: advisory.Shared, Plain: option.Plain{Label: "account"}}
 
 func TestLongWaitIsToldEachTimeThatItHasDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 var key = advisory.Int64(4820)
@@ -90,7 +91,7 @@ func newWait(t *testing.T, s *server, ctx context.Context, opts ...advisory.Conn
 	late, stop := bound.Context(limit)
 	t.Cleanup(stop)
 	return &Wait{
-		Session: bound.Session{Ctx: late, On: s}, Caller: ctx, Limit: limit,
+		Session: statement.Session{Ctx: late, On: s}, Caller: ctx, Limit: limit,
 		Settings: settings, Key: key, Start: time.Now(),
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
 // A Wait is one call's wait for one key at a time.
 type Wait struct {
-	bound.Session
+	statement.Session
 	Caller   context.Context // the caller's own
 	Limit    context.Context // ends with the caller's, or after MaxWait
 	Settings settings.Call

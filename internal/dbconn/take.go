@@ -1,4 +1,4 @@
-package bound
+package dbconn
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Conn takes a connection from db that answers. keep, if not nil, is told of each
-// connection before it is asked, which may take for ever.
+// Take returns a connection of db that answers. It calls keep, if not nil, with each connection
+// before it sends a statement on it, since that may not return.
 //
-// A pool may have connections that have died, with a restart of the server, say. For its
-// own calls database/sql goes on to the next, but not for a connection that it has given away.
-func Conn(ctx context.Context, db *sql.DB, keep func(*sql.Conn) error) (*sql.Conn, error) {
+// A pool may have connections that have died, after a restart of the server, say. For its own calls
+// database/sql goes on to the next. Take does the same, for as many as were idle, and destroys
+// those that it does not return.
+func Take(ctx context.Context, db *sql.DB, keep func(*sql.Conn) error) (*sql.Conn, error) {
 	for dead := db.Stats().Idle; ; dead-- {
 		conn, err := db.Conn(ctx)
 		if err != nil {

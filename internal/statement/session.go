@@ -1,10 +1,17 @@
-package bound
+// Package statement sends statements on a connection or in a transaction, and reads their answers.
+//
+// An answer is the row count of a SELECT whose column has a name of the library's own. On what a
+// caller gave, rows of an earlier query may be open, and a driver may take them for the answer: a
+// [Session] that [Given] made checks for that first.
+package statement
 
 import (
 	"context"
 	"database/sql"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // A Querier is a connection or a transaction.
@@ -13,7 +20,7 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// A Session sends statements with a context of [Context]. One that is not made by [Given]
+// A Session sends statements with a context of [bound.Context]. One that is not made by [Given]
 // is on a connection that nobody else has.
 type Session struct {
 	Ctx context.Context
@@ -23,13 +30,13 @@ type Session struct {
 }
 
 type givenTo struct {
-	driver given.Driver
+	driver drivers.Kind
 	looked bool
 }
 
 // Given returns a Session on a connection or transaction of a caller's, with driver below,
 // who may have left rows of an earlier query open on it.
-func Given(ctx context.Context, on Querier, driver given.Driver) Session {
+func Given(ctx context.Context, on Querier, driver drivers.Kind) Session {
 	return Session{ctx, on, &givenTo{driver: driver}}
 }
 
@@ -44,7 +51,7 @@ func (s Session) Exec(text string) (rows int64, err error) {
 	if err := s.ready(); err != nil {
 		return 0, err
 	}
-	if s.given != nil && s.given.driver == given.PQ {
+	if s.given != nil && s.given.driver == drivers.PQ {
 		return s.answer(text)
 	}
 	return s.exec(text)
@@ -52,7 +59,7 @@ func (s Session) Exec(text string) (rows int64, err error) {
 
 // ready looks, once, where rows may be open.
 func (s Session) ready() error {
-	if s.given == nil || s.given.looked || given.Idle(s.On) {
+	if s.given == nil || s.given.looked || sqlprivate.Idle(s.On) {
 		return nil
 	}
 	err := s.look()
@@ -69,7 +76,7 @@ func (s Session) Run(text string) error {
 func (s Session) exec(text string) (rows int64, err error) {
 	r, err := s.On.ExecContext(s.Ctx, text)
 	if err == nil && s.Ctx.Err() != nil {
-		err = ErrNoAnswer
+		err = bound.ErrNoAnswer
 	}
 	if err != nil {
 		return 0, s.likely(err)
@@ -78,7 +85,7 @@ func (s Session) exec(text string) (rows int64, err error) {
 }
 
 // Literal reports whether a query is one round trip without parameters, and two with them.
-func (s Session) Literal() bool { return s.given != nil && s.given.driver == given.PQ }
+func (s Session) Literal() bool { return s.given != nil && s.given.driver == drivers.PQ }
 
 // Query calls row for each row. If there are no args, the first column is named [Answer].
 func (s Session) Query(text string, args []any, row func(*sql.Rows) error) error {

@@ -1,4 +1,5 @@
-package bound
+// Package dbconn takes connections from a pool that are alive, and destroys those that are in doubt.
+package dbconn
 
 import (
 	"context"
@@ -8,7 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
 // A Rawer is a *sql.Conn, or the like.
@@ -32,7 +34,7 @@ func (d *Driver) Keep(conn any) error {
 // GiveUp closes the network connection below a statement that does not return after the end
 // of its context. pgx's do return; closed beneath one it would panic, if that was just about to.
 func (d *Driver) GiveUp() {
-	if c, ok := d.conn.Load().(driverConn); ok && given.DriverOf(c.Conn) != given.PGX {
+	if c, ok := d.conn.Load().(driverConn); ok && drivers.Of(c.Conn) != drivers.PGX {
 		c.Close()
 	}
 }
@@ -102,7 +104,7 @@ func Discard(conn Rawer) (closed bool) {
 // begin begins a transaction, for the sake of a pool below database/sql.
 func begin(driverConn any) {
 	if e, ok := driverConn.(driver.ExecerContext); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), Abort)
+		ctx, cancel := context.WithTimeout(context.Background(), bound.Abort)
 		defer cancel()
 		e.ExecContext(ctx, "BEGIN", nil)
 	}

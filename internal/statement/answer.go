@@ -1,4 +1,4 @@
-package bound
+package statement
 
 import (
 	"context"
@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pgadvisory/pgadvisory/internal/given"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // Answer is the name of the first column of each answer, by which it is known.
@@ -30,7 +33,7 @@ const look = "SELECT $1::pg_catalog.int4 AS " + Answer
 // for a bad one, and to close it waits for the rows.
 func (s Session) look() error {
 	var err error
-	conn, ok := s.On.(Rawer)
+	conn, ok := s.On.(dbconn.Rawer)
 	if !ok {
 		_, err = s.On.ExecContext(s.Ctx, look, 1)
 		return s.likely(err)
@@ -67,7 +70,7 @@ func (s Session) answer(text string) (n int64, err error) {
 	case !ours:
 		return 0, s.outOfStep()
 	case s.Ctx.Err() != nil:
-		return 0, ErrNoAnswer
+		return 0, bound.ErrNoAnswer
 	}
 	return n, nil
 }
@@ -80,7 +83,7 @@ func isAnswer(rows *sql.Rows) bool {
 // outOfStep has the driver notice that it is out of step, so that no statement of the
 // caller's is answered by what was ours: also if the context has just ended.
 func (s Session) outOfStep() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Ctx), Abort)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Ctx), bound.Abort)
 	defer cancel()
 	s.Ctx = ctx
 	s.look()
@@ -91,9 +94,9 @@ func (s Session) outOfStep() error {
 func (s Session) likely(err error) error {
 	switch {
 	case err == nil || s.given == nil || errors.Is(err, ErrBusy):
-	case s.given.driver == given.PGX:
+	case s.given.driver == drivers.PGX, s.given.driver == drivers.Unknown && errors.Is(err, driver.ErrBadConn):
 		// It sent nothing. In database/sql's words the connection is a bad one.
-		if errors.Is(err, driver.ErrBadConn) && !given.Idle(s.On) {
+		if errors.Is(err, driver.ErrBadConn) && !sqlprivate.Idle(s.On) {
 			return fmt.Errorf("%w, or it is lost: %w", ErrBusy, err)
 		}
 	case strings.Contains(err.Error(), "conn busy"), // pgx below another driver
