@@ -13,16 +13,16 @@ var (
 	errAgain = errors.New("open another connection")
 )
 
-// gone adds errGone to the error of a call's first statement, if the connection is gone. It may
-// have been so for long: pooled connections die unnoticed, with a restart of the server, say.
-func gone(err error) error {
+// markGone adds errGone to the error of a call's first statement if the connection is gone. Pooled
+// connections may have died long before, for example with a restart of the server.
+func markGone(err error) error {
 	if !lockfn.Gone(err) || errors.Is(err, bound.ErrBusy) || errors.Is(err, bound.ErrNoAnswer) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errGone, err)
 }
 
-// fresh is how many dead connections a Do discards besides those that were idle in the pool when
-// it began: others may come back to the pool meanwhile, or die as they are opened. database/sql
-// allows its own calls two.
-const fresh = 2
+// extraDead is how many dead connections a Do discards in addition to those that were idle in the pool
+// when it began. Others may come back to the pool during the call, or die while they are opened.
+// database/sql allows its own calls two.
+const extraDead = 2
