@@ -1,10 +1,10 @@
-// Package interop computes the keys that other tools lock, so that a Go program can
-// share a lock with them, and says of a key whose it is.
+// Package interop computes the keys that other tools lock, so that a Go program can share a lock with
+// them. It also identifies the tool that uses a key.
 //
-//	// No migration of golang-migrate's while this runs, and the other way round.
+//	// No migration of golang-migrate runs while this program holds the key, and vice versa.
 //	key := interop.GolangMigrate("app", "public", "schema_migrations")
 //
-// To exclude each other, both sides must lock the same key in the same database, and
-// one of them exclusively. The keys are those of the releases that the functions name;
-// what a later release of a tool locks is up to that tool.
+// To exclude each other, both sides must lock the same key in the same database, and at least one of
+// them exclusively. Each function names the release of the tool that it matches. A later release may lock
+// another key.
 package interop

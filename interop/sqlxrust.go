@@ -8,9 +8,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// SQLxRust returns the key that PgAdvisoryLock::new(name) of SQLx for Rust makes.
+// SQLxRust returns the key that PgAdvisoryLock::new(name) of SQLx for Rust computes.
 func SQLxRust(name string) advisory.Key {
-	// HKDF without a salt, of which 8 bytes are needed; crypto/hkdf would refuse short
+	// This is HKDF without a salt, of which 8 bytes are used. crypto/hkdf would refuse short
 	// names in FIPS 140 mode.
 	secret := sum(make([]byte, sha256.Size), name)
 	out := sum(secret, "SQLx (Rust) Postgres advisory lock\x01")

@@ -83,7 +83,7 @@ func (c *call) lock(w *wait.Wait) error {
 		return err
 	}
 	if err := w.Until(round); err != nil {
-		if !wait.GaveWay(err) {
+		if !wait.HoldsNothing(err) {
 			c.releaseAfterFailure(k, m, err)
 		}
 		return err

@@ -109,7 +109,7 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	})
 	switch {
 	case err != nil:
-		return false, !wait.GaveWay(err), err
+		return false, !wait.HoldsNothing(err), err
 	case atXact:
 		return true, false, nil
 	}

@@ -37,7 +37,7 @@ func TestLongWaitGoesOn(t *testing.T) {
 				if n := way.rounds(s); n < int(long/way.most) {
 					t.Errorf("%d rounds in %v", n, long)
 				}
-				if n := s.looks; n < int(long/lookEvery)/2 {
+				if n := s.looks; n < int(long/checkInterval)/2 {
 					t.Errorf("%d looks for a deadlock in %v", n, long)
 				}
 			})
@@ -148,13 +148,13 @@ func TestDeadlockIsTold(t *testing.T) {
 		answer []int64       // of one look after the other, the last one for ever
 		told   time.Duration // 0: never
 	}{
-		{"first", []int64{first}, lookAfter + lookEvery},
-		{"other", []int64{other}, lookAfter + tellOthers},
-		{"first, later", []int64{none, none, first}, lookAfter + 3*lookEvery},
+		{"first", []int64{first}, firstCheck + checkInterval},
+		{"other", []int64{other}, firstCheck + othersFail},
+		{"first, later", []int64{none, none, first}, firstCheck + 3*checkInterval},
 		{"no circle", []int64{none}, 0},
 		{"once", []int64{first, none}, 0},
-		{"circles that change", slices.Repeat([]int64{first, another}, 100), lookAfter + 200*lookEvery},
-		{"gone and back", []int64{other, other, other, none, other}, lookAfter + 4*lookEvery + tellOthers},
+		{"circles that change", slices.Repeat([]int64{first, another}, 100), firstCheck + 200*checkInterval},
+		{"gone and back", []int64{other, other, other, none, other}, firstCheck + 4*checkInterval + othersFail},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
