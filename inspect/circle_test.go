@@ -77,7 +77,7 @@ func TestCirclesInALongQueue(t *testing.T) {
 				t.Errorf("%d arrows were looked at %d times", arrows, looked)
 			}
 			told := 0
-			for _, s := range judge(locks, here{}, time.Second) {
+			for _, s := range judge(locks, place{}, time.Second) {
 				if s.Kind == Circle {
 					told++
 					if !strings.Contains(s.Why, "pids 1, 1001 wait") {
@@ -99,14 +99,14 @@ func TestCircleThatIsNotSeenWhole(t *testing.T) {
 	for i := range seen {
 		seen[i].WaitsFor = []int{3 - seen[i].PID}
 	}
-	list := judge(seen, here{}, time.Minute)
+	list := judge(seen, place{}, time.Minute)
 	if len(list) != 1 || list[0].Kind != Circle || list[0].SQL != "" {
 		t.Errorf("%v", list)
 	}
 	for i := range seen {
 		seen[i].StateSince = time.Unix(1e9, 0)
 	}
-	list = judge(seen, here{}, time.Minute)
+	list = judge(seen, place{}, time.Minute)
 	if len(list) != 1 || !strings.Contains(list[0].SQL, "state_change = '2001-09-09 01:46:40+00'") {
 		t.Errorf("%v", list)
 	}
