@@ -13,10 +13,10 @@ import (
 var whoCommand = &command{
 	name:    "who",
 	args:    "[flags] KEY",
-	summary: "says who holds a lock, and who waits for it",
+	summary: "lists who holds a lock, and who waits for it",
 	help: `
-Exit code 1 if nobody holds it. A key that was given in another form, such as name:nightly, is told in
-both; in JSON the given one is made_of.
+The exit code is 1 if nobody holds the lock. A key that was given in another form, such as name:nightly,
+is printed in both forms; in JSON made_of is the given form.
 
   pgadvisory who name:nightly
 `,
@@ -73,7 +73,7 @@ both; in JSON the given one is made_of.
 	},
 }
 
-// A lockOf is a lock whose JSON also says in which form its key was asked for, if in another.
+// A lockOf is a lock whose JSON also contains the given form of its key, if that differs.
 type lockOf struct {
 	inspect.Lock
 	given string
