@@ -76,17 +76,17 @@ func TestCirclesInALongQueue(t *testing.T) {
 			if arrows < 500_000 || looked > 3*arrows {
 				t.Errorf("%d arrows were looked at %d times", arrows, looked)
 			}
-			told := 0
+			reported := 0
 			for _, s := range judge(locks, place{}, time.Second) {
 				if s.Kind == Circle {
-					told++
+					reported++
 					if !strings.Contains(s.Why, "pids 1, 1001 wait") {
 						t.Error(s.Why)
 					}
 				}
 			}
-			if told != want {
-				t.Errorf("%d circles are told, not %d", told, want)
+			if reported != want {
+				t.Errorf("%d circles are reported, not %d", reported, want)
 			}
 		})
 	}

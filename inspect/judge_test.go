@@ -18,7 +18,7 @@ func leak(pid int, hidden ...string) []Lock {
 	return []Lock{a, b}
 }
 
-// Without the names of roles, as in a full lock table, a leak is told all the same.
+// Without the names of roles, as with a full lock table, a leak is still reported.
 func TestLeakWithoutTheNameOfItsRole(t *testing.T) {
 	list := judge(leak(1, "user"), place{}, time.Minute)
 	if len(list) != 1 || list[0].Kind != Leak || list[0].PID != 1 || !strings.Contains(list[0].SQL, "FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid = 1 AND state_change = ") {

@@ -257,7 +257,7 @@ func TestLostWithNobodyToTell(t *testing.T) {
 	}
 }
 
-// A lock that is lost after the command has ended, while it is held on, is told, and the
+// A lock that is lost after the command has ended, within --hold-at-least, is reported, and the
 // command's exit code is its own.
 func TestLostAfterTheCommand(t *testing.T) {
 	pgtest.Slow(t)

@@ -10,9 +10,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A tag is the three columns by which pg_locks shows a key: classid and objid
-// are unsigned, and objsubid is 1 for a bigint and 2 for a pair (PostgreSQL
-// manual, "pg_locks").
+// A tag is the three columns of a key in pg_locks. classid and objid are unsigned, and objsubid is 1 for a
+// bigint and 2 for a pair (PostgreSQL manual, "pg_locks").
 type tag struct {
 	classid, objid uint32
 	objsubid       int
@@ -33,20 +32,18 @@ func (t tag) key() advisory.Key {
 	return advisory.Int64(int64(t.classid)<<32 | int64(t.objid))
 }
 
-// held selects the row of pg_locks l by which the session at hand holds the key.
+// held selects the row of pg_locks l by which this session holds the key.
 func (t tag) held() string {
 	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", heldHere, t.classid, t.objid, t.objsubid)
 }
 
-// heldHere selects the rows of pg_locks l of what the session at hand holds. That is in
-// this database; to ask which that is would take a place in the server's lock table, which
-// may be full.
+// heldHere selects the rows of pg_locks l that this session holds. Those are in this database. To look up the
+// database would take a place in the server's lock table, which may be full.
 const heldHere = "l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid() AND l.granted"
 
 const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
 
-// Sorted returns the keys in the one order in which every caller takes them,
-// each once.
+// Sorted returns the keys without duplicates, in the order in which every caller takes them.
 func Sorted(keys []advisory.Key) []advisory.Key {
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, func(a, b advisory.Key) int {
@@ -72,10 +69,9 @@ func packed(k advisory.Key) (n int64, pair bool) {
 	return n, false
 }
 
-// rows returns a FROM item "t" with the columns n (the packed key), p (whether
-// it is a pair) and i (its place, from 1), in this order. The keys stand in
-// two array literals, so that pg_stat_statements sees one statement whatever
-// their number.
+// rows returns a FROM item "t" with the columns n (the packed key), p (whether it is a pair) and i (its
+// position, from 1), in this order. The keys are in two array literals, so pg_stat_statements sees one
+// statement for any number of keys.
 func rows(keys []advisory.Key) string {
 	var n, p strings.Builder
 	for i, k := range keys {
@@ -90,12 +86,12 @@ func rows(keys []advisory.Key) string {
 	return fmt.Sprintf("(SELECT u.n, u.p, u.i FROM ROWS FROM (pg_catalog.unnest('{%s}'::pg_catalog.int8[]), pg_catalog.unnest('{%s}'::pg_catalog.bool[])) WITH ORDINALITY u(n, p, i) ORDER BY u.i OFFSET 0) t", &n, &p)
 }
 
-// onRow calls a lock function on the key of a row of [rows].
+// onRow returns the call of a lock function on the key of a row of [rows].
 func onRow(fn string) string {
 	return fmt.Sprintf("CASE WHEN t.p THEN pg_catalog.%[1]s((t.n >> 32)::pg_catalog.int4, t.n::pg_catalog.bit(32)::pg_catalog.int4) ELSE pg_catalog.%[1]s(t.n) END", fn)
 }
 
-// call calls a lock function on k.
+// call returns the call of a lock function on k.
 func call(fn string, k advisory.Key) string {
 	return "pg_catalog." + fn + "(" + k.SQL() + ")"
 }
@@ -111,7 +107,7 @@ func tryFn(m advisory.Mode) string     { return shared("pg_try_advisory_lock", m
 func tryXactFn(m advisory.Mode) string { return shared("pg_try_advisory_xact_lock", m) }
 func unlockFn(m advisory.Mode) string  { return shared("pg_advisory_unlock", m) }
 
-// lockMode is a mode's name in pg_locks.
+// lockMode returns a mode's name in pg_locks.
 func lockMode(m advisory.Mode) string {
 	if m == advisory.Shared {
 		return "ShareLock"

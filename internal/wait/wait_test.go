@@ -91,17 +91,17 @@ func TestLongWaitEnds(t *testing.T) {
 
 func TestLongWaitIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told observer
+		var reported observer
 		s := &server{free: time.Now().Add(time.Hour)}
-		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&told))); err != nil {
+		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&reported))); err != nil {
 			t.Fatal(err)
 		}
-		if len(told) != 10 { // 5 s doubles ten times, not eleven, in an hour
-			t.Errorf("told %d times: %v", len(told), told)
+		if len(reported) != 10 { // 5 s doubles ten times, not eleven, in an hour
+			t.Errorf("reported %d times: %v", len(reported), reported)
 		}
-		for i, waited := range told {
+		for i, waited := range reported {
 			if waited < longWait<<i {
-				t.Errorf("told for the %d. time after %v", i+1, waited)
+				t.Errorf("reported for the %d. time after %v", i+1, waited)
 			}
 		}
 	})
@@ -144,9 +144,9 @@ func TestDeadlockIsTold(t *testing.T) {
 	first, other, none := int64(2*mark-1), int64(2*mark), int64(0)
 	another := first + 2
 	for _, c := range []struct {
-		name   string
-		answer []int64       // of one look after the other, the last one for ever
-		told   time.Duration // 0: never
+		name     string
+		answer   []int64       // of one check after the other; the last one repeats
+		reported time.Duration // 0: never
 	}{
 		{"first", []int64{first}, firstCheck + checkInterval},
 		{"other", []int64{other}, firstCheck + othersFail},
@@ -162,7 +162,7 @@ func TestDeadlockIsTold(t *testing.T) {
 				s.circle = func() int64 { return c.answer[min(s.looks, len(c.answer))-1] }
 				w := newWait(t, s, t.Context())
 				err := inSlices(w)
-				if c.told == 0 {
+				if c.reported == 0 {
 					if err != nil {
 						t.Errorf("after %v: %v", time.Since(w.Start), err)
 					}
@@ -172,8 +172,8 @@ func TestDeadlockIsTold(t *testing.T) {
 					t.Fatal(err)
 				}
 				// A look comes at the end of a slice.
-				if d := time.Since(w.Start); d < c.told || d > c.told+time.Duration(s.looks)*lockfn.MaxSlice {
-					t.Errorf("told after %v, want %v", d, c.told)
+				if d := time.Since(w.Start); d < c.reported || d > c.reported+time.Duration(s.looks)*lockfn.MaxSlice {
+					t.Errorf("reported after %v, want %v", d, c.reported)
 				}
 				if s.waits() {
 					t.Error("the session is still shown as a waiter")
