@@ -44,8 +44,8 @@ func (s *GooseLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return sqlconn.Lock(ctx, conn, s.key, s.conn...)
 }
 
-// SessionUnlock releases the lock of conn, even if ctx has ended. Its errors, and what happens to conn,
-// are those of [sqlconn.Unlock].
+// SessionUnlock releases the lock of conn, even if ctx has ended. Its errors, and what happens to
+// conn, are those of [sqlconn.Unlock].
 func (s *GooseLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return sqlconn.Unlock(ctx, conn, s.key, s.conn...)
 }

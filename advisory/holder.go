@@ -7,8 +7,8 @@ import (
 )
 
 // A Holder is a session or prepared transaction that holds a lock, as far as the server shows it. A
-// role without the privileges of pg_read_all_stats may not see the client or the times. PostgreSQL does
-// not record when a lock was taken.
+// role without the privileges of pg_read_all_stats may not see the client or the times. PostgreSQL
+// does not record when a lock was taken.
 type Holder struct {
 	PID         int       // of the server process; 0 for a prepared transaction
 	Mode        Mode      // of its lock

@@ -3,8 +3,8 @@ package advisory
 // A Key names a lock. Keys are comparable, and small enough to pass by value.
 //
 // PostgreSQL has two separate key spaces: one bigint ([Int64], which [Name], [HashText] and
-// [HashTextExtended] return too), and a pair of int4 ([Pair]). A key belongs to one database: the same
-// key in another database of the server is another lock.
+// [HashTextExtended] return too), and a pair of int4 ([Pair]). A key belongs to one database: the
+// same key in another database of the server is another lock.
 //
 // The zero Key is in neither space. Every call refuses it with [ErrInvalidKey].
 type Key struct {

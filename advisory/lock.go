@@ -57,7 +57,8 @@ type Locks []Lock
 // Context returns a context that ends as soon as the Context of any of the locks does, with the same
 // cause. It has the values of the first lock's Context. For no locks it is [context.Background].
 //
-// Each call registers callbacks that stay until the locks end, so call it once for each piece of work.
+// Each call registers callbacks that stay until the locks end, so call it once for each piece of
+// work.
 func (ls Locks) Context() context.Context {
 	if len(ls) == 0 {
 		return context.Background()

@@ -5,16 +5,16 @@ import (
 	"encoding/binary"
 )
 
-// Name returns a key of the bigint space for a name of one or more parts, such as Name("account", id).
-// The division into parts matters: ("a", "bc") and ("ab", "c") are different keys, and so are
+// Name returns a key of the bigint space for a name of one or more parts, such as Name("account",
+// id). The division into parts matters: ("a", "bc") and ("ab", "c") are different keys, and so are
 // ("a", "b") and ("b", "a").
 //
 // Without parts, or with an empty part, Name returns the zero Key, which every call refuses. So an id
 // that is missing by mistake does not become one lock for everybody.
 //
-// Parts are bytes: case, white space and Unicode normalization make a difference. Two names share a key
-// with a probability of one in 2^64. Among a million names the probability that any two share one is
-// less than one in ten million.
+// Parts are bytes: case, white space and Unicode normalization make a difference. Two names share a
+// key with a probability of one in 2^64. Among a million names the probability that any two share
+// one is less than one in ten million.
 //
 // The key of a name never changes. It is the first eight bytes of a SHA-256, as a big-endian signed
 // number. The hashed text is all parts, each preceded by its length in bytes as eight bytes,

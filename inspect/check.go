@@ -17,10 +17,11 @@ import (
 
 const checkTime = 30 * time.Second
 
-// Check reports whether the server behind db is fit for advisory locks: whether they exclude there, and
-// what could remove, keep or refuse them unexpectedly. It needs two connections of the pool at once, for
-// about a dozen round trips. Afterwards they go back to the pool without a lock or a changed setting.
-// Statements that the driver prepares by itself stay, as after any query: pgx keeps them.
+// Check reports whether the server behind db is fit for advisory locks: whether they exclude there,
+// and what could remove, keep or refuse them unexpectedly. It needs two connections of the pool at
+// once, for about a dozen round trips. Afterwards they go back to the pool without a lock or a
+// changed setting. Statements that the driver prepares by itself stay, as after any query: pgx
+// keeps them.
 //
 // The subjects of the findings are:
 //
@@ -29,7 +30,8 @@ const checkTime = 30 * time.Second
 //     PgBouncer in session mode, as far as lib/pq and pgx show it.
 //   - "PostgreSQL", "version" and "recovery": what the server is, and that it is no hot standby.
 //   - "lock table": how much of it is in use, by the whole server.
-//   - "vanished client": how long a holder that vanished without closing its connection keeps its lock.
+//   - "vanished client": how long a holder that vanished without closing its connection keeps its
+//     lock.
 //   - "idle_session_timeout", "idle_in_transaction_session_timeout", "transaction_timeout" and
 //     "statement_timeout": their values on connections of this pool.
 //   - "track_activities": whether it is on, as the detection of deadlocks requires.
@@ -37,9 +39,9 @@ const checkTime = 30 * time.Second
 //
 // Behind a pooler in transaction mode, and if the server is not PostgreSQL, that is the only finding.
 //
-// Check returns an error if it could not make the check. The result of the check is [Report.Err]. Check
-// returns within two seconds after ctx ends, and takes at most half a minute. A connection that does not
-// answer is discarded.
+// Check returns an error if it could not make the check. The result of the check is [Report.Err].
+// Check returns within two seconds after ctx ends, and takes at most half a minute. A connection
+// that does not answer is discarded.
 func Check(ctx context.Context, db *sql.DB) (*Report, error) {
 	if db == nil {
 		return nil, errors.New("pgadvisory: check the server: db is nil")
@@ -82,7 +84,8 @@ func (c *check) run(ctx context.Context, db *sql.DB) error {
 	}
 	defer first.Close()
 	c.first.Store(first)
-	// This comes first: behind a pooler, a statement that the driver prepares would stay on the session.
+	// This comes first: behind a pooler, a statement that the driver prepares would stay on the
+	// session.
 	sighted, err := c.probe(ctx, db, first)
 	if unsafe, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && unsafe.Reason == advisory.Pooler {
 		c.report.addUnsafe("pooler", advisory.Pooler, unsafe.Detail, poolerAdvice)
@@ -133,8 +136,8 @@ func (c *check) addFindings(ctx context.Context, db *sql.DB, first *pooler.Link,
 	return nil
 }
 
-// probe checks for a pooler. If the connection does not prove to be direct, it repeats the check until
-// that has a result, for at most probesTime.
+// probe checks for a pooler. If the connection does not prove to be direct, it repeats the check
+// until that has a result, for at most probesTime.
 func (c *check) probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
 	direct := false
 	if pid, ok := first.ToldPID(); ok {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// circles returns sessions that wait for each other. In each group of sessions that wait for each other,
-// directly or through others, it returns one circle. Another may be left when that circle is broken.
+// circles returns sessions that wait for each other. In each group of sessions that wait for each
+// other, directly or through others, it returns one circle. Another may be left when that circle is
+// broken.
 func circles(locks []Lock) (suspects []Suspect) {
 	waitsFor := map[int][]int{}
 	var pids []int
@@ -50,9 +51,9 @@ func circleSuspect(circle []int, locks []Lock) Suspect {
 // circlesOf returns a shortest circle in each group of sessions that wait for each other, directly or
 // through others: the circle through the session that comes first in pids.
 //
-// In a queue each session waits for all before it, so there may be hundreds of thousands of edges. Each
-// is visited a few times only. One walk (Tarjan's) finds the groups, and then one search in each group
-// finds a circle.
+// In a queue each session waits for all before it, so there may be hundreds of thousands of edges.
+// Each is visited a few times only. One walk (Tarjan's) finds the groups, and then one search in
+// each group finds a circle.
 func circlesOf(pids []int, waitsFor func(pid int) []int) (circles [][]int) {
 	group := groups(pids, waitsFor)
 	size := map[int]int{}
@@ -74,8 +75,8 @@ func circlesOf(pids []int, waitsFor func(pid int) []int) (circles [][]int) {
 	return circles
 }
 
-// groups numbers the groups of sessions that wait for each other, directly or through others, from 1. A
-// prepared transaction, 0, waits for no session and is in no group.
+// groups numbers the groups of sessions that wait for each other, directly or through others, from
+// 1. A prepared transaction, 0, waits for no session and is in no group.
 func groups(pids []int, waitsFor func(pid int) []int) map[int]int {
 	var (
 		group   = map[int]int{}
@@ -117,8 +118,8 @@ func groups(pids []int, waitsFor func(pid int) []int) map[int]int {
 	return group
 }
 
-// circle returns a shortest circle through pid, of sessions for which inGroup returns true, in the order in
-// which they wait. It returns nil if there is none.
+// circle returns a shortest circle through pid, of sessions for which inGroup returns true, in the
+// order in which they wait. It returns nil if there is none.
 func circle(pid int, waitsFor func(pid int) []int, inGroup func(pid int) bool) []int {
 	from := map[int]int{}
 	queue := []int{pid}

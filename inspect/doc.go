@@ -7,10 +7,10 @@
 //
 // The package changes nothing on the server, and never reads the text of a statement.
 //
-// What the server shows depends on the role. Every role sees keys, modes, pids, users, application names
-// and who waits for whom. Only a role with the privileges of pg_read_all_stats, which pg_monitor
-// includes, sees the client, the state and the times of other roles' sessions. [Lock.Hidden] names the
-// values that the role may not see.
+// What the server shows depends on the role. Every role sees keys, modes, pids, users, application
+// names and who waits for whom. Only a role with the privileges of pg_read_all_stats, which
+// pg_monitor includes, sees the client, the state and the times of other roles' sessions.
+// [Lock.Hidden] names the values that the role may not see.
 //
 //	GRANT pg_read_all_stats TO app
 //

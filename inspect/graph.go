@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A graph is the drawing of who waits for whom. Sessions are in layers, with those that wait for no one
-// on the left. An arrow leads from each session to those that it waits for.
+// A graph is the drawing of who waits for whom. Sessions are in layers, with those that wait for no
+// one on the left. An arrow leads from each session to those that it waits for.
 type graph struct {
 	Width, Height int
 	Nodes         []*node
@@ -161,9 +161,9 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 	return g
 }
 
-// blockersOf returns the sessions that a waiting session points to: the holders that keep it waiting. If
-// there is none, it returns the last session in the queue before it. An arrow to each session of the
-// queue would hide the rest of the drawing.
+// blockersOf returns the sessions that a waiting session points to: the holders that keep it
+// waiting. If there is none, it returns the last session in the queue before it. An arrow to each
+// session of the queue would hide the rest of the drawing.
 func blockersOf(waitsFor []int, w Lock, holders map[advisory.Key][]id) []id {
 	var hard, soft []id
 	if w.PID != 0 {
@@ -206,20 +206,7 @@ func (n *node) describe(l Lock, held []Lock, w Lock, suspect bool) {
 	}
 	if len(held) > 0 {
 		n.Class += " holder"
-		line := "holds " + held[0].Key.String()
-		if held[0].Mode == advisory.Shared {
-			line += " shared"
-		}
-		// What others wait for comes first.
-		for _, h := range held {
-			if len(h.WaitedForBy) > 0 {
-				line = "holds " + h.Key.String()
-				if h.Mode == advisory.Shared {
-					line += " shared"
-				}
-				break
-			}
-		}
+		line := heldLine(held)
 		if len(held) > 1 {
 			line += fmt.Sprintf(" and %d more", len(held)-1)
 		}
@@ -258,8 +245,21 @@ func (n *node) describe(l Lock, held []Lock, w Lock, suspect bool) {
 	}
 }
 
-// layers sets the layer of each node, one to the right of those that it waits for. It ignores an arrow
-// that closes a circle.
+// heldLine names one of the held locks: the first that others wait for, or the first.
+func heldLine(held []Lock) string {
+	shown := held[0]
+	if i := slices.IndexFunc(held, func(h Lock) bool { return len(h.WaitedForBy) > 0 }); i >= 0 {
+		shown = held[i]
+	}
+	line := "holds " + shown.Key.String()
+	if shown.Mode == advisory.Shared {
+		line += " shared"
+	}
+	return line
+}
+
+// layers sets the layer of each node, one to the right of those that it waits for. It ignores an
+// arrow that closes a circle.
 func (g *graph) layers() {
 	const (
 		fresh = iota

@@ -21,21 +21,21 @@ import (
 const handlerTimeout = 5 * time.Second
 
 // Handler returns a handler that serves a page with the advisory locks of the database that db is
-// connected to: who holds them, who waits, a drawing of who waits for whom, and the suspects. It panics
-// if db is nil. The parameters are:
+// connected to: who holds them, who waits, a drawing of who waits for whom, and the suspects. It
+// panics if db is nil. The parameters are:
 //
 //   - ?format=json returns the same as JSON.
 //   - ?refresh=5 returns a page that reloads every five seconds.
 //   - ?after=30s is [After] for the suspects.
 //
-// The page shows keys, roles, application names, client addresses, and SQL that would end a session. It
-// shows no statement text and no passwords, and changes nothing. Handler does not restrict who can read
-// the page: guard the route, as for net/http/pprof.
+// The page shows keys, roles, application names, client addresses, and SQL that would end a
+// session. It shows no statement text and no passwords, and changes nothing. Handler does not
+// restrict who can read the page: guard the route, as for net/http/pprof.
 //
-// The handler accepts only GET and HEAD. It serves one request at a time, with two short queries that
-// take at most 5 seconds. If they take longer, or the database is not reachable, the status is 503. The
-// page has no script and loads nothing. If there are many locks, it shows those that sessions wait for
-// and the number of the others; the JSON has all of them.
+// The handler accepts only GET and HEAD. It serves one request at a time, with two short queries
+// that take at most 5 seconds. If they take longer, or the database is not reachable, the status is
+// 503. The page has no script and loads nothing. If there are many locks, it shows those that
+// sessions wait for and the number of the others; the JSON has all of them.
 func Handler(db DB) http.Handler {
 	if given.IsNil(db) {
 		panic("pgadvisory: inspect.Handler: db is nil")
@@ -121,8 +121,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(body.Bytes())
 }
 
-// snapshot reads the locks, in bounded time even if the driver blocks. If the driver blocks, it keeps the
-// turn until it returns.
+// snapshot reads the locks, in bounded time even if the driver blocks. If the driver blocks, it
+// keeps the turn until it returns.
 func (h *handler) snapshot(ctx context.Context, after time.Duration) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()

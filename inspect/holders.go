@@ -9,9 +9,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Holders returns who holds key now, in any mode. A follower can use it to name its leader. The list is
-// empty if nobody holds key. [advisory.Holder] says which fields a role may not see. Unlike [Locks],
-// Holders does not report which fields are hidden.
+// Holders returns who holds key now, in any mode. A follower can use it to name its leader. The
+// list is empty if nobody holds key. [advisory.Holder] says which fields a role may not see. Unlike
+// [Locks], Holders does not report which fields are hidden.
 //
 // Errors: [advisory.ErrInvalidKey] for the zero Key; otherwise those of the driver.
 func Holders(ctx context.Context, db DB, key advisory.Key) ([]advisory.Holder, error) {

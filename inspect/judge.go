@@ -82,7 +82,12 @@ func judge(locks []Lock, h place, after time.Duration) []Suspect {
 	slices.SortStableFunc(suspects, func(a, b Suspect) int {
 		return cmp.Or(-compareBools(a.Kind == Standby, b.Kind == Standby), -cmp.Compare(len(a.Waiters), len(b.Waiters)))
 	})
+	return append(suspects, unseenSuspects(h, unseen, disabled)...)
+}
 
+// unseenSuspects returns the suspects of sessions whose state is not visible: because they belong to
+// other roles (unseen), or because track_activities is off (disabled).
+func unseenSuspects(h place, unseen, disabled []Lock) (suspects []Suspect) {
 	if len(unseen) > 0 {
 		suspects = append(suspects, Suspect{
 			Kind: Unseen, Locks: unseen,
@@ -229,9 +234,9 @@ func keysOf(m map[advisory.Key][]Lock) []advisory.Key {
 
 func terminate(l Lock) string { return onSession("pg_terminate_backend", l) }
 
-// onSession returns SQL that calls function on the session of l, if the session is still in the state in
-// which it was seen. Sessions continue, and the server reuses pids. If the state was not visible, it
-// returns "".
+// onSession returns SQL that calls function on the session of l, if the session is still in the
+// state in which it was seen. Sessions continue, and the server reuses pids. If the state was not
+// visible, it returns "".
 func onSession(function string, l Lock) string {
 	if l.StateSince.IsZero() {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A Lock is an advisory lock that a session or a prepared transaction holds or waits for. Ages are by the
-// server's clock.
+// A Lock is an advisory lock that a session or a prepared transaction holds or waits for. Ages are
+// by the server's clock.
 type Lock struct {
 	Key     advisory.Key
 	Mode    advisory.Mode
@@ -37,8 +37,8 @@ type Lock struct {
 	// "Client/ClientRead", or "".
 	WaitEvent string
 
-	// Since is a time that depends on the kind of lock; Age is the time since then. Both are zero if not
-	// visible.
+	// Since is a time that depends on the kind of lock; Age is the time since then. Both are zero
+	// if not visible.
 	//
 	//   - For a wait, Since is its beginning. Before PostgreSQL 14, which does not record that, it
 	//     is the beginning of its statement.
@@ -63,8 +63,8 @@ type Lock struct {
 	Hidden []string
 }
 
-// String returns the lock as one line, such as "4820 exclusive, held by pid 812, user app, application
-// billing, client 10.0.0.7:50412, idle for 12s, pid 901 waits for it".
+// String returns the lock as one line, such as "4820 exclusive, held by pid 812, user app,
+// application billing, client 10.0.0.7:50412, idle for 12s, pid 901 waits for it".
 func (l Lock) String() string {
 	var b strings.Builder
 	verb := "held by"
@@ -121,7 +121,8 @@ func (l Lock) who() string {
 	return "a prepared transaction"
 }
 
-// MarshalJSON writes the mode as a word, times as RFC 3339 and ages as seconds. It omits empty fields.
+// MarshalJSON writes the mode as a word, times as RFC 3339 and ages as seconds. It omits empty
+// fields.
 func (l Lock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Key            advisory.Key `json:"key"`

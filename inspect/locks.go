@@ -13,17 +13,18 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Locks returns every advisory lock of this database, held and waited for. The order is by key, for each
-// key first the holders and then the waiters, the longest wait first. It sends one statement, which takes
-// one or two tenths of a second for ten thousand locks.
+// Locks returns every advisory lock of this database, held and waited for. The order is by key, for
+// each key first the holders and then the waiters, the longest wait first. It sends one statement,
+// which takes one or two tenths of a second for ten thousand locks.
 //
 // Two kinds of waits of this library look different:
 //
 //   - A wait by polling is not listed while it is between two tries; see package xact.
 //   - A wait in slices begins anew with each slice, so its Since is recent.
 //
-// If the server's lock table is full, Locks returns the locks without the names of roles. That requires an
-// open connection that has queried the server before: the server has no room for a new one.
+// If the server's lock table is full, Locks returns the locks without the names of roles. That
+// requires an open connection that has queried the server before: the server has no room for a new
+// one.
 func Locks(ctx context.Context, db DB) ([]Lock, error) {
 	locks, err := list(ctx, db, lockfn.Everybody)
 	if err = lockfn.Meaning(err); errors.Is(err, advisory.ErrLockTableFull) {

@@ -19,30 +19,30 @@ type SuspectOption interface{ apply(*suspectSettings) }
 
 type suspectSettings struct{ after time.Duration }
 
-// After sets the age from which a finding is a suspect: of an idle state, of a wait, or of a prepared
-// transaction. The default is 5 minutes. The minimum is 2 seconds, because a Locker's session is idle for
-// up to a heartbeat.
+// After sets the age from which a finding is a suspect: of an idle state, of a wait, or of a
+// prepared transaction. The default is 5 minutes. The minimum is 2 seconds, because a Locker's
+// session is idle for up to a heartbeat.
 func After(d time.Duration) SuspectOption { return after(d) }
 
 type after time.Duration
 
 func (d after) apply(s *suspectSettings) { s.after = time.Duration(d) }
 
-// Suspects returns what looks like an incident among the advisory locks of this database, with the keys
-// that most sessions wait for first. It sees only what the server shows. The rest is inferred, and
-// [Suspect.Why] says from what. Therefore:
+// Suspects returns what looks like an incident among the advisory locks of this database, with the
+// keys that most sessions wait for first. It sees only what the server shows. The rest is inferred,
+// and [Suspect.Why] says from what. Therefore:
 //
-//   - A session that has been idle for long and holds locks has one of three causes. Its connection went
-//     back to a pool with the locks, or its client has vanished or hangs, or its client is working on
-//     something else. SQL cannot distinguish these. Only the server's kernel can detect, by keepalives,
-//     that the client of an idle TCP connection is gone.
-//   - A Locker of package locker holds many keys by design. Its sessions ping at each heartbeat, so they
-//     are never idle for a whole second, and are no suspects unless their process hangs.
+//   - A session that has been idle for long and holds locks has one of three causes. Its connection
+//     went back to a pool with the locks, or its client has vanished or hangs, or its client is
+//     working on something else. SQL cannot distinguish these. Only the server's kernel can detect,
+//     by keepalives, that the client of an idle TCP connection is gone.
+//   - A Locker of package locker holds many keys by design. Its sessions ping at each heartbeat, so
+//     they are never idle for a whole second, and are no suspects unless their process hangs.
 //   - A wait in slices is never older than a slice, so it is no suspect by itself. It is among the
 //     Waiters.
 //
-// If the role may not see the state of other roles' sessions, the list contains a suspect [Unseen] for
-// them. Suspects fails with an error if After is less than 2 seconds, or if a query fails.
+// If the role may not see the state of other roles' sessions, the list contains a suspect [Unseen]
+// for them. Suspects fails with an error if After is less than 2 seconds, or if a query fails.
 func Suspects(ctx context.Context, db DB, opts ...SuspectOption) ([]Suspect, error) {
 	s := suspectSettings{after: defaultAfter}
 	for i, o := range opts {

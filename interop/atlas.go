@@ -6,8 +6,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Atlas returns the key that Atlas (ariga.io/atlas) computes from the name of a lock. For atlas migrate
-// apply the default name is "atlas_migrate_execute".
+// Atlas returns the key that Atlas (ariga.io/atlas) computes from the name of a lock. For atlas
+// migrate apply the default name is "atlas_migrate_execute".
 func Atlas(name string) advisory.Key {
 	h := fnv.New32()
 	h.Write([]byte(name))

@@ -15,9 +15,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// A Conn is a connection that the caller has pinned and later closes: *sql.Conn, *sqlx.Conn and other
-// types with these methods. A *sql.DB is not a Conn, because each of its statements may run on another
-// connection. Do not close a Conn while a call of this package is in progress on it.
+// A Conn is a connection that the caller has pinned and later closes: *sql.Conn, *sqlx.Conn and
+// other types with these methods. A *sql.DB is not a Conn, because each of its statements may run
+// on another connection. Do not close a Conn while a call of this package is in progress on it.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -34,8 +34,8 @@ type call struct {
 	physical pooler.Physical
 }
 
-// runCall runs f for a call on conn. It returns in bounded time after the end of limit, which is ctx or
-// ends before it. f may still run when runCall has returned.
+// runCall runs f for a call on conn. It returns in bounded time after the end of limit, which is
+// ctx or ends before it. f may still run when runCall has returned.
 func runCall[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) (none T, err error) {
 	if given.IsNil(conn) {
 		return none, errors.New("conn is nil")

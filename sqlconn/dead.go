@@ -22,7 +22,7 @@ func markGone(err error) error {
 	return fmt.Errorf("%w: %w", errGone, err)
 }
 
-// extraDead is how many dead connections a Do discards in addition to those that were idle in the pool
-// when it began. Others may come back to the pool during the call, or die while they are opened.
-// database/sql allows its own calls two.
+// extraDead is how many dead connections a Do discards in addition to those that were idle in the
+// pool when it began. Others may come back to the pool during the call, or die while they are
+// opened. database/sql allows its own calls two.
 const extraDead = 2

@@ -30,13 +30,14 @@ import (
 // connection and returns an error:
 //
 //   - If a transaction is open, the server rolls it back, and then frees the lock.
-//   - If rows are open, the server does the same. Do cannot know whether the lock was held until then,
-//     so the error also matches ErrLost.
+//   - If rows are open, the server does the same. Do cannot know whether the lock was held until
+//     then, so the error also matches ErrLost.
 //   - If fn left another key locked that it took by this package, the server frees that key too.
 //
 // Through a proxy, and if the driver does not show whether there is one, Do first checks that locks
-// exclude between two connections of the pool. It does so once for each pool, for up to ten seconds. Do
-// fails if the check does not complete, or finds a pooler in transaction mode; see [SessionPooler].
+// exclude between two connections of the pool. It does so once for each pool, for up to ten
+// seconds. Do fails if the check does not complete, or finds a pooler in transaction mode; see
+// [SessionPooler].
 //
 // If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
 // opens another. It discards at most two more than were idle in the pool. fn runs at most once.
@@ -109,8 +110,8 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 // locking takes the key of a Do on conn.
 type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, err error)
 
-// doOn runs do on conn, and closes conn. If again accepts the error of lock, doOn returns errAgain. In
-// that case nothing was locked and fn has not run, so a repetition is safe.
+// doOn runs do on conn, and closes conn. If again accepts the error of lock, doOn returns errAgain.
+// In that case nothing was locked and fn has not run, so a repetition is safe.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver bound.Driver
 	hung := false // a call got no answer: do not wait for conn
@@ -174,8 +175,8 @@ func unlockFailed(err error, alive func() bool) error {
 	return fmt.Errorf("%w: %w", advisory.ErrLost, err)
 }
 
-// errLeftOpen is a mistake of fn, but no loss: the lock was held until the server rolled back the open
-// transaction.
+// errLeftOpen is a mistake of fn, but no loss: the lock was held until the server rolled back the
+// open transaction.
 var errLeftOpen = errors.New("fn left a transaction or rows open on the connection: the connection was closed, and uncommitted work was rolled back")
 
 // leftLocked discards conn if it holds one of keys, since the pool would get conn with that lock. It

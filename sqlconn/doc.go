@@ -15,7 +15,8 @@
 // A second call for a key on the connection that holds it fails with [advisory.ErrAlreadyHeld].
 //
 // On another connection the call waits. So Do of a key, inside the work under that key of Do or of
-// package xact, waits for its own caller. Give it [advisory.MaxWait] or a ctx that ends, or use TryDo.
+// package xact, waits for its own caller. Give it [advisory.MaxWait] or a ctx that ends, or use
+// TryDo.
 //
 // This package does not know the locks that package xact took in a transaction on the connection:
 // PostgreSQL grants such a key once more. Inside the work of a Locker's Do, the Locker's Do of the
@@ -31,7 +32,7 @@
 // Close the rows of an earlier query before a call. While rows are open the call fails, and the
 // connection can no longer be used.
 //
-// A connection is discarded, and never pooled, if the package does not know what it holds. Its next use
-// returns [sql.ErrConnDone] or [driver.ErrBadConn], and the server frees its locks. On a link that
-// drops packets the server detects that only by its own keepalive settings.
+// A connection is discarded, and never pooled, if the package does not know what it holds. Its next
+// use returns [sql.ErrConnDone] or [driver.ErrBadConn], and the server frees its locks. On a link
+// that drops packets the server detects that only by its own keepalive settings.
 package sqlconn

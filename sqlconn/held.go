@@ -10,9 +10,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Held returns the advisory locks that conn holds, as the server sees them. It includes locks that were
-// taken with plain SQL, and those of a transaction that is open on conn: pg_locks does not separate
-// the two levels. A lock that is held twice is listed once.
+// Held returns the advisory locks that conn holds, as the server sees them. It includes locks that
+// were taken with plain SQL, and those of a transaction that is open on conn: pg_locks does not
+// separate the two levels. A lock that is held twice is listed once.
 //
 // If ctx ends before the answer, Held fails with ctx's error. conn stays usable unless the server did
 // not answer in time; then it is discarded.

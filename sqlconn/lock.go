@@ -26,8 +26,8 @@ import (
 // Inside a transaction that is open on conn, and where the role may not use plpgsql, Lock polls
 // instead, with pauses of up to 75 ms. Then it detects the end of ctx during a pause.
 //
-// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names the
-// holders. conn holds nothing and is unchanged, unless the server did not answer; then conn is
+// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names
+// the holders. conn holds nothing and is unchanged, unless the server did not answer; then conn is
 // discarded.
 //
 // If waits of this package and of xact wait for each other, one of them fails with
@@ -113,8 +113,8 @@ func (c *call) waitRound(w *wait.Wait) (func() (bool, error), error) {
 
 // PlainWait makes [Lock] wait with one plain pg_advisory_lock. The waiter keeps its place in the
 // server's queue for the whole wait, and the server detects deadlocks. Such a waiter blocks CREATE
-// INDEX CONCURRENTLY or fails with a deadlock because of it, and keeps VACUUM from removing dead rows.
-// If ctx or [advisory.MaxWait] ends the wait, conn is discarded.
+// INDEX CONCURRENTLY or fails with a deadlock because of it, and keeps VACUUM from removing dead
+// rows. If ctx or [advisory.MaxWait] ends the wait, conn is discarded.
 func PlainWait() advisory.ConnOption { return plainWait{} }
 
 type plainWait struct{}

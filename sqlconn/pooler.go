@@ -15,10 +15,10 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// SessionPooler asserts that a proxy, if there is one, gives the connection one server session until it
-// is closed (PgBouncer: pool_mode = session). Without it [Lock] and [TryLock] refuse a connection
-// through a proxy, and [Do] and [TryDo] check its pool first. If the assertion is false, the lock
-// excludes nobody.
+// SessionPooler asserts that a proxy, if there is one, gives the connection one server session
+// until it is closed (PgBouncer: pool_mode = session). Without it [Lock] and [TryLock] refuse a
+// connection through a proxy, and [Do] and [TryDo] check its pool first. If the assertion is false,
+// the lock excludes nobody.
 func SessionPooler() advisory.ConnOption { return sessionPooler{} }
 
 type sessionPooler struct{}
@@ -34,8 +34,8 @@ const (
 	proxied
 )
 
-// proximity compares the pid that the driver got when it connected with the session's pid. It takes one
-// round trip at the first call on a physical connection, and none later.
+// proximity compares the pid that the driver got when it connected with the session's pid. It takes
+// one round trip at the first call on a physical connection, and none later.
 func (c *call) proximity() (proximity, error) {
 	switch {
 	case c.physical.Direct():
@@ -57,8 +57,8 @@ func (c *call) proximity() (proximity, error) {
 	return direct, nil
 }
 
-// refuseProxy returns an error if the connection leads through a proxy, which may share its session with
-// other clients. If the driver does not show a pid, the connection counts as direct.
+// refuseProxy returns an error if the connection leads through a proxy, which may share its session
+// with other clients. If the driver does not show a pid, the connection counts as direct.
 func (c *call) refuseProxy(ctx context.Context, s settings.Call) error {
 	if s.SessionPooler {
 		return nil
@@ -95,8 +95,8 @@ func needsCheck(ctx context.Context, conn Conn) (bool, error) {
 	return p != direct, err
 }
 
-// checkPool returns nil if locks exclude between two connections that open returns. It repeats the probe
-// until that has a result, for at most checkTime and until ctx ends.
+// checkPool returns nil if locks exclude between two connections that open returns. It repeats the
+// probe until that has a result, for at most checkTime and until ctx ends.
 func checkPool[C Conn](ctx context.Context, open func(context.Context) (C, error)) error {
 	limit, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()
@@ -124,8 +124,9 @@ func uncheckedError(ctx context.Context, err error) error {
 		"(raise MaxOpenConns, or see SessionPooler): %w", err))
 }
 
-// probePool opens two connections and probes once whether locks exclude between them, for at most d. It
-// closes both connections; after a failed probe it discards them, because a lock may be on them.
+// probePool opens two connections and probes once whether locks exclude between them, for at most
+// d. It closes both connections; after a failed probe it discards them, because a lock may be on
+// them.
 func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error), d time.Duration) (err error) {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()

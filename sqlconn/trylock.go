@@ -15,8 +15,8 @@ import (
 // first call on a physical connection takes one more, to compare pids.
 //
 // Through a proxy, which may share its session with other clients, it returns an
-// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than lib/pq
-// and pgx may not show that there is a proxy.
+// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than
+// lib/pq and pgx may not show that there is a proxy.
 //
 // After an error conn holds nothing that it did not hold before. The errors are:
 //
@@ -85,9 +85,9 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	return granted, nil
 }
 
-// tryText returns the statement of a try. A primary does not become a standby while a connection to it
-// lasts. So a connection that was once seen to be on a primary does not check that again, which is
-// quicker.
+// tryText returns the statement of a try. A primary does not become a standby while a connection to
+// it lasts. So a connection that was once seen to be on a primary does not check that again, which
+// is quicker.
 func (c *call) tryText(k advisory.Key, m advisory.Mode) string {
 	if c.physical.Direct() {
 		return lockfn.Try(k, m)

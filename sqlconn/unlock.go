@@ -18,12 +18,12 @@ const unlockTime = 5 * time.Second
 
 // Unlock releases key, which must be held in the given mode. It takes one round trip.
 //
-// Unlock works after ctx has ended too. It takes at most five seconds. After the end of ctx it takes at
-// most one second, and one more to discard conn.
+// Unlock works after ctx has ended too. It takes at most five seconds. After the end of ctx it
+// takes at most one second, and one more to discard conn.
 //
-// If conn does not hold the key in this mode, the error is [advisory.ErrNotHeld], and the server logs a
-// warning. Any other error means that conn was discarded and its lock released. Exception: a conn that
-// the caller had already closed ([sql.ErrConnDone]) went back to the pool with the lock.
+// If conn does not hold the key in this mode, the error is [advisory.ErrNotHeld], and the server
+// logs a warning. Any other error means that conn was discarded and its lock released. Exception: a
+// conn that the caller had already closed ([sql.ErrConnDone]) went back to the pool with the lock.
 func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
 	s, err := read(key, opts)
 	if err != nil {
@@ -32,9 +32,9 @@ func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.C
 	return unlock(ctx, conn, key, s, time.Time{}, false)
 }
 
-// unlock releases key. The event contains how long the lock was held if since is not zero. If alone is
-// true and a transaction is open on conn, unlock discards conn instead, so that the server rolls back
-// the transaction before it frees the lock.
+// unlock releases key. The event contains how long the lock was held if since is not zero. If alone
+// is true and a transaction is open on conn, unlock discards conn instead, so that the server rolls
+// back the transaction before it frees the lock.
 func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, since time.Time, alone bool) error {
 	text := lockfn.Unlock(key, s.Mode)
 	if alone {

@@ -8,11 +8,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// TryLockAny tries the keys in the given order until one is free, and returns the key that tx holds now.
-// ok is false if all keys were taken. It takes one round trip.
+// TryLockAny tries the keys in the given order until one is free, and returns the key that tx holds
+// now. ok is false if all keys were taken. It takes one round trip.
 //
-// Keys that tx took earlier by this package do not count as free. If tx holds all the keys, the error is
-// [advisory.ErrAlreadyHeld]. Other errors are those of [TryLock].
+// Keys that tx took earlier by this package do not count as free. If tx holds all the keys, the
+// error is [advisory.ErrAlreadyHeld]. Other errors are those of [TryLock].
 func TryLockAny(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) (key advisory.Key, ok bool, err error) {
 	taken, err := runCall(ctx, tx, "try lock any of", keys, opts, false, func(c *call) ([]advisory.Key, error) {
 		k, ok, err := c.tryAny(keys)

@@ -9,8 +9,9 @@ import (
 )
 
 // mostDead is how many dead connections a Do discards. A connection may die while it is idle, and
-// neither the pool behind begin nor its size is known here. database/sql retries on the next connection
-// by itself, but only if the driver's error is driver.ErrBadConn: lib/pq returns a reset as it is.
+// neither the pool behind begin nor its size is known here. database/sql retries on the next
+// connection by itself, but only if the driver's error is driver.ErrBadConn: lib/pq returns a reset
+// as it is.
 const mostDead = 20
 
 // beginLive begins a transaction. If the connection is dead, it begins again on another.

@@ -14,14 +14,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// Do begins a transaction, waits for key in it, runs fn and commits. If fn returns an error or panics,
-// or ctx has ended, Do rolls back. In both cases the lock is released by the end of the transaction. fn
-// sees what the last holder committed, at every isolation level. fn must not end the transaction.
+// Do begins a transaction, waits for key in it, runs fn and commits. If fn returns an error or
+// panics, or ctx has ended, Do rolls back. In both cases the lock is released by the end of the
+// transaction. fn sees what the last holder committed, at every isolation level. fn must not end
+// the transaction.
 //
 // begin is BeginTx of *sql.DB or *sql.Conn, BeginTxx of sqlx, or another function of this form. It
-// should only begin: Do may restart the transaction before fn runs, which reverts settings such as those
-// of SET LOCAL. [TxOptions] are passed to begin. Its ctx has the values of ctx, but ends only if ctx
-// ends before the transaction has begun.
+// should only begin: Do may restart the transaction before fn runs, which reverts settings such as
+// those of SET LOCAL. [TxOptions] are passed to begin. Its ctx has the values of ctx, but ends only
+// if ctx ends before the transaction has begun.
 //
 // If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
 // begins again on another. fn runs at most once.
@@ -35,19 +36,20 @@ import (
 //
 // Do returns fn's error unchanged. It wraps an error of the commit; the work may then have been
 // committed or not, as with every commit. Under SERIALIZABLE the commit may rarely fail with a
-// serialization failure, even if all work is under the lock. The reason: the server releases the lock a
-// moment before it marks the transaction as ended. Other errors are those of [Lock] and of begin.
+// serialization failure, even if all work is under the lock. The reason: the server releases the
+// lock a moment before it marks the transaction as ended. Other errors are those of [Lock] and of
+// begin.
 //
-// If the server does not answer, Do discards the connection. Otherwise the connection goes back to its
-// pool without the lock.
+// If the server does not answer, Do discards the connection. Otherwise the connection goes back to
+// its pool without the lock.
 func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) error {
 	_, err := do(ctx, "lock", begin, key, fn, opts, true)
 	return err
 }
 
-// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is nil. If
-// the key is free and fn does nothing, TryDo takes three round trips under READ COMMITTED (BEGIN, the
-// try, COMMIT), and four at the other levels.
+// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is
+// nil. If the key is free and fn does nothing, TryDo takes three round trips under READ COMMITTED
+// (BEGIN, the try, COMMIT), and four at the other levels.
 func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) (ran bool, err error) {
 	return do(ctx, "try lock", begin, key, fn, opts, false)
 }
@@ -122,8 +124,8 @@ func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOpt
 	return err == nil && rows == 1
 }
 
-// beginBounded begins a transaction whose context does not end when ctx does; cancel ends it. It returns
-// in bounded time after the end of ctx.
+// beginBounded begins a transaction whose context does not end when ctx does; cancel ends it. It
+// returns in bounded time after the end of ctx.
 func beginBounded[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), o *sql.TxOptions) (tx T, cancel context.CancelFunc, err error) {
 	if ctx.Err() != nil {
 		return tx, nil, bound.Cause(ctx)

@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// TryLock makes one try for key and reports whether tx holds it now. It takes one round trip. The errors
-// are:
+// TryLock makes one try for key and reports whether tx holds it now. It takes one round trip. The
+// errors are:
 //
 //   - [advisory.ErrInvalidKey] for the zero Key, before anything is sent
 //   - [advisory.ErrUnsafeServer] on a hot standby, without a try
@@ -29,39 +29,39 @@ func TryLock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOp
 
 // Lock waits until tx holds key. It takes one round trip if the key is free.
 //
-// Lock polls, with pauses of up to 75 ms. A wait on the server, in a transaction that continues, would
-// delay CREATE INDEX CONCURRENTLY until the end of that transaction. [Do] waits on the server, because
-// the transaction is its own. Lock detects the end of ctx at once.
+// Lock polls, with pauses of up to 75 ms. A wait on the server, in a transaction that continues,
+// would delay CREATE INDEX CONCURRENTLY until the end of that transaction. [Do] waits on the
+// server, because the transaction is its own. Lock detects the end of ctx at once.
 //
 // Polling has two limits:
 //
 //   - A try fails while others wait for the key on the server, as Do and package sqlconn do. If there
 //     is always such a waiter, Lock never gets the key.
-//   - A CREATE INDEX CONCURRENTLY that meets one of the tries still waits for the end of tx. If it runs
-//     in the session that holds the key, Lock fails with [advisory.ErrDeadlock].
+//   - A CREATE INDEX CONCURRENTLY that meets one of the tries still waits for the end of tx. If it
+//     runs in the session that holds the key, Lock fails with [advisory.ErrDeadlock].
 //
-// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names the
-// holders. tx is usable, its settings are unchanged, and it holds what it held before. Exception: it
-// may also hold key, if key was free and ctx ended during the one round trip.
+// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names
+// the holders. tx is usable, its settings are unchanged, and it holds what it held before.
+// Exception: it may also hold key, if key was free and ctx ended during the one round trip.
 //
-// If waits of this package and of sqlconn wait for each other, one of them fails with ErrDeadlock within
-// three seconds. This requires that they use one role and that track_activities is on. Other errors are
-// those of [TryLock].
+// If waits of this package and of sqlconn wait for each other, one of them fails with ErrDeadlock
+// within three seconds. This requires that they use one role and that track_activities is on. Other
+// errors are those of [TryLock].
 func Lock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOption) error {
 	_, err := lock(ctx, tx, "lock", []advisory.Key{key}, opts, true)
 	return err
 }
 
-// TryLockAll makes one try for all of the keys. tx then holds all of them, or no more than before. It
-// takes two round trips, within a savepoint. It takes the keys in the same order for all callers. keys
-// may contain a key twice. Errors are those of [TryLock].
+// TryLockAll makes one try for all of the keys. tx then holds all of them, or no more than before.
+// It takes two round trips, within a savepoint. It takes the keys in the same order for all
+// callers. keys may contain a key twice. Errors are those of [TryLock].
 func TryLockAll(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) (bool, error) {
 	return lock(ctx, tx, "try lock all of", keys, opts, false)
 }
 
-// LockAll waits until tx holds all of the keys. It takes the keys in the same order for all callers, so
-// two calls of LockAll never wait for each other. If the wait ends without the locks, tx holds no more
-// than before. The limits and errors are those of [Lock].
+// LockAll waits until tx holds all of the keys. It takes the keys in the same order for all
+// callers, so two calls of LockAll never wait for each other. If the wait ends without the locks,
+// tx holds no more than before. The limits and errors are those of [Lock].
 func LockAll(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
 	_, err := lock(ctx, tx, "lock all of", keys, opts, true)
 	return err

@@ -19,8 +19,9 @@ type txOptions struct{ o *sql.TxOptions }
 
 func (t txOptions) ApplyBegin(c *option.Call) { c.TxOptions = t.o }
 
-// AnyIsolation accepts that, under REPEATABLE READ and SERIALIZABLE, the transaction may not see what the
-// last holder of the lock committed. Without it such calls fail with [advisory.ErrStaleSnapshot].
+// AnyIsolation accepts that, under REPEATABLE READ and SERIALIZABLE, the transaction may not see
+// what the last holder of the lock committed. Without it such calls fail with
+// [advisory.ErrStaleSnapshot].
 func AnyIsolation() advisory.TxOption { return anyIsolation{} }
 
 type anyIsolation struct{}

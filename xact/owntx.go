@@ -17,10 +17,10 @@ import (
 
 // An ownTx is a transaction that Do has begun and may restart.
 //
-// If the first try succeeds under READ COMMITTED, ownTx takes the lock at transaction level. Otherwise
-// it takes the lock at session level, which outlasts the transaction. Then it restarts the transaction
-// and converts the lock to one of transaction level. So the transaction's snapshot is younger than the
-// lock, and a wait leaves neither settings nor a snapshot in the transaction.
+// If the first try succeeds under READ COMMITTED, ownTx takes the lock at transaction level.
+// Otherwise it takes the lock at session level, which outlasts the transaction. Then it restarts
+// the transaction and converts the lock to one of transaction level. So the transaction's snapshot
+// is younger than the lock, and a wait leaves neither settings nor a snapshot in the transaction.
 type ownTx struct {
 	ctx      context.Context
 	tx       Tx
@@ -146,8 +146,8 @@ func (o *ownTx) rollback() {
 	o.reportReleased(nil)
 }
 
-// release makes sure that the session does not hold the lock. If it cannot, it terminates the session;
-// for that no deadline applies.
+// release makes sure that the session does not hold the lock. If it cannot, it terminates the
+// session; for that no deadline applies.
 func (o *ownTx) release(s bound.Session) {
 	if err := s.Run(lockfn.RollbackAndChain); err == nil {
 		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {

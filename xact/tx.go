@@ -34,8 +34,8 @@ type call struct {
 	owner         held.Owner
 }
 
-// runCall runs f for a call in tx and returns the keys that f took. It returns in bounded time after the
-// end of ctx or of MaxWait.
+// runCall runs f for a call in tx and returns the keys that f took. It returns in bounded time
+// after the end of ctx or of MaxWait.
 func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
 	start := time.Now()
 	s, err := read(settings.Tx, keys, opts)
@@ -107,8 +107,8 @@ func firstKey(keys []advisory.Key) advisory.Key {
 	return keys[0]
 }
 
-// alreadyHeld returns an error if this package took k in this transaction. It asks the server to confirm:
-// a rollback to a savepoint may have released the lock.
+// alreadyHeld returns an error if this package took k in this transaction. It asks the server to
+// confirm: a rollback to a savepoint may have released the lock.
 func (c *call) alreadyHeld(k advisory.Key) error {
 	m, ok := c.owner.Mode(k)
 	if !ok {

@@ -56,8 +56,8 @@ func startChild(path string, argv, env []string, tty *terminal) (*child, error) 
 	return &child{pid: pid, changes: changes, tty: tty}, nil
 }
 
-// signal forwards a signal that this process received. Signals that a terminal sends, and SIGTERM, go to
-// the whole process group.
+// signal forwards a signal that this process received. Signals that a terminal sends, and SIGTERM,
+// go to the whole process group.
 func (c *child) signal(s syscall.Signal) {
 	switch s {
 	case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM:

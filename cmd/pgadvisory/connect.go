@@ -70,8 +70,8 @@ func (s settings) open(ctx context.Context, application string) (db *sql.DB, ver
 	return nil, 0, s.unreachable(err)
 }
 
-// newConnector returns a connector of lib/pq. It converts a panic of lib/pq, about a setting that lib/pq does
-// not support, into an error.
+// newConnector returns a connector of lib/pq. It converts a panic of lib/pq, about a setting that
+// lib/pq does not support, into an error.
 func newConnector(s settings) (c *connector, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -97,7 +97,8 @@ func newConnector(s settings) (c *connector, err error) {
 	return c, err
 }
 
-// readVersion returns the version of the server. It fails if the server does not answer or is too old.
+// readVersion returns the version of the server. It fails if the server does not answer or is too
+// old.
 func readVersion(ctx context.Context, db *sql.DB) (version int, err error) {
 	var text string
 	err = db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, pg_catalog.current_setting('server_version')").Scan(&version, &text)

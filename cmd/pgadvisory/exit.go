@@ -43,8 +43,8 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// exit returns an error that prints nothing. It is not nil for code 0, because a nil error means that the
-// program continues.
+// exit returns an error that prints nothing. It is not nil for code 0, because a nil error means
+// that the program continues.
 func exit(code int) error { return &failure{code: code} }
 
 func fail(code int, format string, args ...any) error {

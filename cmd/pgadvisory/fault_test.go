@@ -46,8 +46,8 @@ func under(flags []string, key int64, command []string) []string {
 	return append(append(args, fmt.Sprint(key), "--"), command...)
 }
 
-// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_COMMAND_KILLS
-// says how often.
+// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed.
+// PGADVISORY_COMMAND_KILLS says how often.
 func TestKilledWithSIGKILL(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()

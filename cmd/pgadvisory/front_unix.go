@@ -20,11 +20,11 @@ import (
 // A front is the process that the user started. It runs the command.
 type front struct {
 	*run
-	keeper  *exec.Cmd
-	in      io.WriteCloser
-	say     *json.Encoder
-	answers <-chan answer
-	signals chan os.Signal
+	keeper   *exec.Cmd
+	in       io.WriteCloser
+	requests *json.Encoder
+	answers  <-chan answer
+	signals  chan os.Signal
 }
 
 // ending are the signals that end a process by default.
@@ -54,8 +54,8 @@ func (f *front) logf(format string, args ...any) {
 	}
 }
 
-// notify delivers signals to f.signals. It leaves out signals that were ignored when this process began,
-// as under nohup: the command must ignore them too.
+// notify delivers signals to f.signals. It leaves out signals that were ignored when this process
+// began, as under nohup: the command must ignore them too.
 func (f *front) notify(signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -90,8 +90,8 @@ func (f *front) startKeeper() error {
 	if err := f.keeper.Start(); err != nil {
 		return err
 	}
-	f.in, f.say, f.answers = in, json.NewEncoder(in), listen[answer](out)
-	return f.say.Encode(f.order)
+	f.in, f.requests, f.answers = in, json.NewEncoder(in), listen[answer](out)
+	return f.requests.Encode(f.order)
 }
 
 // endKeeper waits until the keeper has ended, for at most 5 seconds.
@@ -135,13 +135,13 @@ func (f *front) acquire() (*held, error) {
 // releaseLimit limits a release, in addition to the failover time.
 const releaseLimit = 30 * time.Second
 
-// release asks the keeper to release the lock, and waits for that. It may take until the lock was held
-// for --hold-at-least. A signal of ending skips the rest of that time. A second one makes release give
-// up: the connection is closed, and the lock is free when the server detects that.
+// release asks the keeper to release the lock, and waits for that. It may take until the lock was
+// held for --hold-at-least. A signal of ending skips the rest of that time. A second one makes
+// release give up: the connection is closed, and the lock is free when the server detects that.
 //
 // If the lock is lost only now, release prints that and returns nil: the command ran under the lock.
 func (f *front) release() error {
-	f.say.Encode(request{Ended: true})
+	f.requests.Encode(request{Ended: true})
 	within := f.order.Failover + releaseLimit
 	limit := time.After(f.order.HoldAtLeast + within)
 	now, late := false, false
@@ -156,7 +156,7 @@ func (f *front) release() error {
 				return signalError{s.(syscall.Signal)}
 			}
 			now = true
-			f.say.Encode(request{Now: true})
+			f.requests.Encode(request{Now: true})
 			limit = time.After(within)
 		case <-limit:
 			if late {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// killGroup kills a process group and returns when none of it is left. It calls foreign once if the kill
-// needs the privileges of another user.
+// killGroup kills a process group and returns when none of it is left. It calls foreign once if the
+// kill needs the privileges of another user.
 func killGroup(group int, foreign func()) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if syscall.Kill(-group, syscall.SIGKILL) == syscall.EPERM && foreign != nil {

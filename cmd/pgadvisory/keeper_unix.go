@@ -20,8 +20,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// keeperArg is the first argument of a keeper. The second is the pid of the process that it serves. Both are
-// visible in the list of processes.
+// keeperArg is the first argument of a keeper. The second is the pid of the process that it serves.
+// Both are visible in the list of processes.
 const keeperArg = "(keeps-the-lock-of)"
 
 func keeperWanted() bool { return len(os.Args) == 3 && os.Args[1] == keeperArg }
@@ -33,8 +33,9 @@ type keep struct {
 	out   *json.Encoder
 }
 
-// keeper is the main function of the process that holds the lock. It ends when the other process does. It
-// ignores signals, so it survives those that are sent to all processes of a unit or a container.
+// keeper is the main function of the process that holds the lock. It ends when the other process
+// does. It ignores signals, so it survives those that are sent to all processes of a unit or a
+// container.
 func keeper(in io.Reader, out io.Writer) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	lines := json.NewDecoder(in)
@@ -49,14 +50,14 @@ func keeper(in io.Reader, out io.Writer) int {
 	}
 	switch err := scope(); {
 	case err == nil:
-		k.say(answer{Released: true})
+		k.send(answer{Released: true})
 	default:
-		k.say(answer{Refused: refuse(err)})
+		k.send(answer{Refused: refuse(err)})
 	}
 	return 0
 }
 
-func (k *keep) say(a answer) { k.out.Encode(a) } // an error is ignored: if the other process is gone, k.in is closed
+func (k *keep) send(a answer) { k.out.Encode(a) } // an error is ignored: if the other process is gone, k.in is closed
 
 // acquiring returns a ctx that ends if the other process ends before acquired is called.
 func (k *keep) acquiring() (ctx context.Context, acquired func()) {
@@ -74,11 +75,12 @@ func (k *keep) acquiring() (ctx context.Context, acquired func()) {
 	return ctx, func() { close(stop); <-stopped }
 }
 
-// hold keeps a lock until the lock is to be released, or is lost. When it returns, the command has ended.
+// hold keeps a lock until the lock is to be released, or is lost. When it returns, the command has
+// ended.
 func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 	keepUntil := time.NewTimer(k.order.HoldAtLeast)
 	defer keepUntil.Stop()
-	k.say(answer{Held: &h})
+	k.send(answer{Held: &h})
 	group := 0 // the process group of the command, while it runs
 	ran := false
 	var due <-chan time.Time // set when the command has ended
@@ -105,7 +107,7 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 			return nil
 		case <-lost:
 			err := cause()
-			k.say(answer{Lost: k.order.Key.String() + ": " + lossText(err)})
+			k.send(answer{Lost: k.order.Key.String() + ": " + lossText(err)})
 			if due == nil {
 				k.awaitEnd(group)
 			}
@@ -114,7 +116,8 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 	}
 }
 
-// lossText returns the text of a loss. It adds that the session is gone, if the driver's error shows that.
+// lossText returns the text of a loss. It adds that the session is gone, if the driver's error
+// shows that.
 func lossText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "pgadvisory: ")
 	why, ok := strings.CutPrefix(text, strings.TrimPrefix(advisory.ErrLost.Error(), "pgadvisory: ")+": ")
@@ -124,8 +127,8 @@ func lossText(err error) string {
 	return "lock lost: the session that held it is gone: " + why
 }
 
-// sessionGone reports whether the driver's error shows that the session is gone. A time-out does not: the
-// server may still have the session.
+// sessionGone reports whether the driver's error shows that the session is gone. A time-out does
+// not: the server may still have the session.
 func sessionGone(err error) bool {
 	if e, ok := errors.AsType[*pq.Error](err); ok {
 		return e.Fatal()

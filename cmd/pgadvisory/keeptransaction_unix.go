@@ -90,8 +90,8 @@ func (k *keep) inTransaction(h held, tx *sql.Tx, ends func()) error {
 
 func errSilent() error { return fmt.Errorf("no answer from the server for %v", pingLimit) }
 
-// ask runs a statement, for at most pingLimit. A driver may block on a link that drops packets; ask then
-// returns without it.
+// ask runs a statement, for at most pingLimit. A driver may block on a link that drops packets; ask
+// then returns without it.
 func ask(tx *sql.Tx, statement string) error {
 	answered := make(chan error, 1)
 	go func() {

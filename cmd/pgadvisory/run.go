@@ -128,9 +128,9 @@ func (r *run) start(scope string, args []string) error {
 	return r.underLock()
 }
 
-// defaultGrace returns 5 s, or less: on a link that drops packets, the command must be killed before the
-// server releases the lock. The Locker detects the loss before the server does, by the time that
-// docs/guarantees.md gives for G5.
+// defaultGrace returns 5 s, or less: on a link that drops packets, the command must be killed
+// before the server releases the lock. The Locker detects the loss before the server does, by the
+// time that docs/guarantees.md gives for G5.
 func (r *run) defaultGrace() time.Duration {
 	const (
 		most = 5 * time.Second

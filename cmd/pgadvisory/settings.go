@@ -15,8 +15,8 @@ import (
 	"unicode"
 )
 
-// A settings has the settings of a connection, by libpq's names. They may contain a password, so no error
-// of its methods quotes its input.
+// A settings has the settings of a connection, by libpq's names. They may contain a password, so no
+// error of its methods quotes its input.
 type settings map[string]string
 
 // parseSettings reads a URL, a list of name=value, or the name of a database.
@@ -79,8 +79,8 @@ func parseURL(d string) (settings, error) {
 
 var errSeveralHosts = usage("several hosts are not supported by the driver, lib/pq: name one")
 
-// hasSeveralHosts reports whether a URL that cannot be parsed has several hosts. An @ after the hosts shows
-// that they are a part of the password.
+// hasSeveralHosts reports whether a URL that cannot be parsed has several hosts. An @ after the
+// hosts shows that they are a part of the password.
 func hasSeveralHosts(d string) bool {
 	_, rest, _ := strings.Cut(d, "://")
 	hosts := rest

@@ -12,11 +12,11 @@ import (
 
 // A terminal is the controlling terminal of this process. It is nil if there is none.
 //
-// The command is in a process group of its own, so that it can be ended as a whole. A terminal serves one
-// process group at a time. If this process has the terminal, and both its input and its output are
-// terminals, it lends the terminal to the command from the start. Otherwise, in a pipe, another
-// process of its group may need the terminal, as less does. Then it lends the terminal when the kernel
-// stops the command for using it.
+// The command is in a process group of its own, so that it can be ended as a whole. A terminal
+// serves one process group at a time. If this process has the terminal, and both its input and its
+// output are terminals, it lends the terminal to the command from the start. Otherwise, in a pipe,
+// another process of its group may need the terminal, as less does. Then it lends the terminal when
+// the kernel stops the command for using it.
 type terminal struct {
 	file  *os.File
 	group int  // of this process
@@ -73,9 +73,9 @@ func (t *terminal) give(group int) {
 	syscall.Syscall(syscall.SYS_IOCTL, uintptr(t.fd()), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g)))
 }
 
-// stop stops this process as the signal s would by default. If the command had the terminal, stop also stops
-// all other processes of the group, which the terminal would have stopped. It returns when the process
-// continues, or at once if there is no shell that would continue it.
+// stop stops this process as the signal s would by default. If the command had the terminal, stop
+// also stops all other processes of the group, which the terminal would have stopped. It returns
+// when the process continues, or at once if there is no shell that would continue it.
 func (t *terminal) stop(s syscall.Signal) {
 	whom := 0
 	if !t.lent && s == syscall.SIGTSTP {
@@ -95,11 +95,12 @@ func (t *terminal) stop(s syscall.Signal) {
 	}
 }
 
-// stopTime is enough for a signal to reach this process. It does not elapse while the process is stopped.
+// stopTime is enough for a signal to reach this process. It does not elapse while the process is
+// stopped.
 const stopTime = 50 * time.Millisecond
 
-// raise sends s to the whole process group of this process. This process ends by it, unless s was ignored
-// when the process began.
+// raise sends s to the whole process group of this process. This process ends by it, unless s was
+// ignored when the process began.
 func (t *terminal) raise(s syscall.Signal) {
 	byDefault(s, func() {
 		syscall.Kill(0, s)

@@ -11,8 +11,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/interop"
 )
 
-// toolOf returns the name of the tool whose key it is in the database, or "". It does not name the examples
-// of this repository, whose numbers other programs may have chosen too.
+// toolOf returns the name of the tool whose key it is in the database, or "". It does not name the
+// examples of this repository, whose numbers other programs may have chosen too.
 func toolOf(key advisory.Key, database string) string {
 	tool := interop.Identify(key, database)
 	if strings.HasSuffix(tool, " of pgadvisory") {
@@ -21,8 +21,8 @@ func toolOf(key advisory.Key, database string) string {
 	return tool
 }
 
-// clean returns s as one line without control characters. Clients choose the names that are shown on the
-// terminal.
+// clean returns s as one line without control characters. Clients choose the names that are shown
+// on the terminal.
 func clean(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)

@@ -21,8 +21,8 @@ var versionCommand = &command{
 	},
 }
 
-// version returns the version of the module that the go tool has recorded and, for a build of a checkout, its
-// revision.
+// version returns the version of the module that the go tool has recorded and, for a build of a
+// checkout, its revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

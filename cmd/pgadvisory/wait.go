@@ -76,8 +76,8 @@ var (
 	errUnanswered = fail(exitUnavailable, "the server did not answer in time")
 )
 
-// untilFree returns when no session holds key in a mode that conflicts. It calls report with the holder
-// whenever that changes. If late fires before the key is free, it returns errInTime.
+// untilFree returns when no session holds key in a mode that conflicts. It calls report with the
+// holder whenever that changes. If late fires before the key is free, it returns errInTime.
 func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, late <-chan time.Time, report func(advisory.Holder)) error {
 	reported := -1 // 0 is a prepared transaction
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {

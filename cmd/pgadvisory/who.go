@@ -47,9 +47,9 @@ is printed in both forms; in JSON made_of is the given form.
 					}
 				}
 			}
-			said := key.String()
-			if given := args[0]; given != said {
-				said = fmt.Sprintf("%s (%v)", clean(given), key)
+			shown := key.String()
+			if given := args[0]; given != shown {
+				shown = fmt.Sprintf("%s (%v)", clean(given), key)
 			}
 			if *asJSON {
 				if err := writeJSON(p.out, madeOf(locks, args[0])); err != nil {
@@ -58,14 +58,14 @@ is printed in both forms; in JSON made_of is the given form.
 				return exit(code)
 			}
 			if code != 0 {
-				fmt.Fprintf(p.out, "nobody holds %s\n", said)
+				fmt.Fprintf(p.out, "nobody holds %s\n", shown)
 			}
 			for _, l := range locks {
-				fmt.Fprintln(p.out, said+strings.TrimPrefix(l.String(), key.String()))
+				fmt.Fprintln(p.out, shown+strings.TrimPrefix(l.String(), key.String()))
 			}
 			if database, err := databaseName(ctx, db); err == nil {
 				if tool := toolOf(key, database); tool != "" {
-					fmt.Fprintf(p.out, "%s is the key of %s\n", said, tool)
+					fmt.Fprintf(p.out, "%s is the key of %s\n", shown, tool)
 				}
 			}
 			return exit(code)

@@ -22,13 +22,13 @@ func (f *front) work(h *held) error {
 	tty := openTerminal(f.p)
 	c, err := startChild(f.path, f.argv, f.environment(h), tty)
 	if err != nil {
-		f.say.Encode(request{Now: true}) // nothing has run
+		f.requests.Encode(request{Now: true}) // nothing has run
 		f.release()
 		return cannotRun(f.argv[0], err)
 	}
-	f.say.Encode(request{Child: c.pid})
+	f.requests.Encode(request{Child: c.pid})
 	if lost := f.await(c); lost != nil {
-		f.say.Encode(request{Ended: true})
+		f.requests.Encode(request{Ended: true})
 		<-lost
 		return exit(exitLost)
 	}
@@ -59,9 +59,9 @@ func (f *front) environment(h *held) []string {
 	return os.Environ()
 }
 
-// await returns when the command, and all processes that it has left in its process group, have ended. The
-// lock is held until then. If the lock is lost, await ends the process group. It then returns a channel
-// that is closed when the loss has been printed.
+// await returns when the command, and all processes that it has left in its process group, have
+// ended. The lock is held until then. If the lock is lost, await ends the process group. It then
+// returns a channel that is closed when the loss has been printed.
 func (f *front) await(c *child) (lost <-chan struct{}) {
 	var late, look <-chan time.Time
 	var foreign sync.Once

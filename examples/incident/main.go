@@ -1,6 +1,6 @@
-// Incident stages the incident of docs/runbook.md, so that an operator can practise. An idle session holds
-// lock 4820, two workers wait for it, and an index build waits for them. The program prints how to reach
-// the server, which is a temporary one, and ends with Ctrl-C.
+// Incident stages the incident of docs/runbook.md, so that an operator can practise. An idle
+// session holds lock 4820, two workers wait for it, and an index build waits for them. The program
+// prints how to reach the server, which is a temporary one, and ends with Ctrl-C.
 //
 //	go run ./examples/incident
 //	go run ./examples/incident -document docs/runbook.md   # run its blocks, and replace their outputs

@@ -1,6 +1,6 @@
-// Migrate is a schema migration that every process of a service runs when it starts. Five processes call
-// Migrate at the same moment. One of them makes each step, and the others wait and skip it. Then a step
-// fails, and is repaired.
+// Migrate is a schema migration that every process of a service runs when it starts. Five processes
+// call Migrate at the same moment. One of them makes each step, and the others wait and skip it.
+// Then a step fails, and is repaired.
 //
 // The program plays the director and the services. It uses a database of its own on the server of
 // DATABASE_URL, or on a temporary server. It checks on the server that each step was made once and

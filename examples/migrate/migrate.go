@@ -23,9 +23,10 @@ type Step struct {
 // migrations is the lock that all processes agree on.
 var migrations = advisory.Name("bank", "migrations")
 
-// Migrate makes the steps that have not been made yet, in order. Any number of processes may call it at the
-// same moment. For each step one process makes it; the others wait until it is committed, then skip it.
-// Migrate calls report after each step. It returns the error of the first step that fails.
+// Migrate makes the steps that have not been made yet, in order. Any number of processes may call
+// it at the same moment. For each step one process makes it; the others wait until it is committed,
+// then skip it. Migrate calls report after each step. It returns the error of the first step that
+// fails.
 func Migrate(ctx context.Context, db *sqlx.DB, steps []Step, report func(s Step, made bool)) error {
 	for _, s := range steps {
 		made := false

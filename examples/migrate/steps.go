@@ -1,7 +1,7 @@
 package main
 
-// steps would do harm, or fail, if they were made twice. The second takes a while, so that the other processes
-// wait.
+// steps would do harm, or fail, if they were made twice. The second takes a while, so that the
+// other processes wait.
 var steps = []Step{
 	{1, "create accounts", `
 		CREATE TABLE accounts (id int PRIMARY KEY, email text NOT NULL, balance bigint NOT NULL);

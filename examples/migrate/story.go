@@ -12,8 +12,8 @@ import (
 // cents is the sum of the balances if they were multiplied once.
 const cents = 1000 * 1001 / 2 * 100
 
-// direct is the first process: it makes the others migrate, reads the result from the server, and prints what
-// happened.
+// direct is the first process: it makes the others migrate, reads the result from the server, and
+// prints what happened.
 func direct(ctx context.Context, s *stage.Stage) error {
 	processes, err := s.Cast(ctx, "process-1", "process-2", "process-3", "process-4", "process-5")
 	if err != nil {

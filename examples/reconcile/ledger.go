@@ -8,8 +8,8 @@ import (
 
 const accounts = 3
 
-// createLedger creates accounts and their entries. The tables do not prevent double work: there is no unique
-// key over round and account.
+// createLedger creates accounts and their entries. The tables do not prevent double work: there is
+// no unique key over round and account.
 func createLedger(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `
 		CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL DEFAULT 0);

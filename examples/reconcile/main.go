@@ -3,8 +3,8 @@
 // nothing.
 //
 // The program plays the director and the workers. It uses a database of its own on the server of
-// DATABASE_URL, or on a temporary server. It checks on the server that all work was done once, and fails
-// if not.
+// DATABASE_URL, or on a temporary server. It checks on the server that all work was done once, and
+// fails if not.
 //
 //	go run ./examples/reconcile
 //	go run ./examples/reconcile -without-lock   # what happens without the lock

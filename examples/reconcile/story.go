@@ -12,8 +12,8 @@ import (
 
 const rounds = 4 // in the last of which a worker is killed
 
-// direct is the first process: it makes the workers try, reads the holders from the server during that, and
-// prints what happens.
+// direct is the first process: it makes the workers try, reads the holders from the server during
+// that, and prints what happens.
 func direct(ctx context.Context, s *stage.Stage) error {
 	if err := createLedger(ctx, s.DB); err != nil {
 		return err

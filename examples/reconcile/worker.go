@@ -20,8 +20,8 @@ func reconcileIfFree(ctx context.Context, db *sql.DB, round int, progress func(a
 	})
 }
 
-// reconcile makes the missing entries of a round. It works on the connection that holds the lock, so it can
-// make no entry after the lock is lost. It continues where an interrupted worker stopped.
+// reconcile makes the missing entries of a round. It works on the connection that holds the lock,
+// so it can make no entry after the lock is lost. It continues where an interrupted worker stopped.
 func reconcile(ctx context.Context, conn *sql.Conn, round int, progress func(account int) error) error {
 	due, err := accountsDue(ctx, conn, round)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package held remembers which keys were taken on which connection or transaction, as far as this process
-// can know.
+// Package held remembers which keys were taken on which connection or transaction, as far as this
+// process can know.
 //
-// PostgreSQL grants a session a lock that it already holds, and then requires a second unlock. That is
-// nearly always a mistake, often a lock that an earlier user left on a pooled connection.
+// PostgreSQL grants a session a lock that it already holds, and then requires a second unlock. That
+// is nearly always a mistake, often a lock that an earlier user left on a pooled connection.
 package held
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// An owner is identified by its address, without being kept alive: a connection that is dropped with its
-// locks leaves no entry here.
+// An owner is identified by its address, without being kept alive: a connection that is dropped
+// with its locks leaves no entry here.
 type owner = weak.Pointer[byte]
 
 var (
@@ -36,7 +36,8 @@ type attempt struct {
 // An Owner is a driver's connection or a transaction.
 type Owner struct{ p *byte }
 
-// OwnerOf returns v's Owner. If v is not a pointer it returns the zero Owner, which remembers nothing.
+// OwnerOf returns v's Owner. If v is not a pointer it returns the zero Owner, which remembers
+// nothing.
 func OwnerOf(v any) Owner {
 	r := reflect.ValueOf(v)
 	if r.Kind() != reflect.Pointer {
@@ -45,8 +46,8 @@ func OwnerOf(v any) Owner {
 	return Owner{(*byte)(r.UnsafePointer())}
 }
 
-// Begin reports whether no other call to take k is in progress on o, and registers this one until End.
-// The server would grant k to both.
+// Begin reports whether no other call to take k is in progress on o, and registers this one until
+// End. The server would grant k to both.
 func (o Owner) Begin(k advisory.Key) bool {
 	if o.p == nil {
 		return true

@@ -33,8 +33,8 @@ func (r Request) code() int {
 	return i
 }
 
-// Batch answers many requests in one round trip. Prepare it once, on the session with the given pid: on
-// another session, behind a pooler, it does nothing. [BatchArgs] returns its parameters.
+// Batch answers many requests in one round trip. Prepare it once, on the session with the given
+// pid: on another session, behind a pooler, it does nothing. [BatchArgs] returns its parameters.
 //
 // Its one row has three columns:
 //
@@ -43,11 +43,11 @@ func (r Request) code() int {
 //   - a fencing token, or 0 if fencing is off or nothing was granted
 //
 // A token is a transaction id that is drawn after the last grant, so it is greater than that of any
-// earlier holder of any of the keys. A message in the write-ahead log makes it durable before the answer,
-// since the server may assign an id again after a crash if it was only assigned.
+// earlier holder of any of the keys. A message in the write-ahead log makes it durable before the
+// answer, since the server may assign an id again after a crash if it was only assigned.
 //
-// The order of the answers is that of the arrays, from which the rows come: nothing sorts them. Together
-// with integer codes, that halves the cost of a key.
+// The order of the answers is that of the arrays, from which the rows come: nothing sorts them.
+// Together with integer codes, that halves the cost of a key.
 func Batch(fencing bool, pid int) string {
 	token := "0::pg_catalog.int8"
 	if fencing {

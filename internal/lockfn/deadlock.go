@@ -1,8 +1,8 @@
 package lockfn
 
-// Blocks returns a row if the session holds anything that others may wait for. If not, the session is in no
-// circle and need not send [Deadlock], which takes much longer. Deadlock takes the longer the more
-// sessions wait, and each of them sends it.
+// Blocks returns a row if the session holds anything that others may wait for. If not, the session
+// is in no circle and need not send [Deadlock], which takes much longer. Deadlock takes the longer
+// the more sessions wait, and each of them sends it.
 //
 // A fast statement is also better for CREATE INDEX CONCURRENTLY. If that finds the snapshot of a
 // transaction, it waits for the end of the transaction.
@@ -10,26 +10,28 @@ const Blocks = answer + "WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE "
 	" OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND l.locktype <> 'advisory'" +
 	" AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))"
 
-// NoTimeout precedes [Blocks] and [Deadlock] if no transaction of the caller is open: they take longer than
-// a try, and may be slow on a busy server.
+// NoTimeout precedes [Blocks] and [Deadlock] if no transaction of the caller is open: they take
+// longer than a try, and may be slow on a busy server.
 var NoTimeout = "SELECT " + setLocal("statement_timeout", "0") + "; "
 
-// Deadlock asks whether the wait of this session, which its comment names, is part of a circle of waits.
-// [Circle] reads the answer.
+// Deadlock asks whether the wait of this session, which its comment names, is part of a circle of
+// waits. [Circle] reads the answer.
 //
-// A waiter of this library is recognized by its comment, see [Waits]. It may be between two tries, and so in
-// no queue of the server. It waits for the holders of the key that its comment names. A shared waiter
-// also waits for the exclusive waiters in the queue, because the server does not let it pass them.
+// A waiter of this library is recognized by its comment, see [Waits]. It may be between two tries,
+// and so in no queue of the server. It waits for the holders of the key that its comment names. A
+// shared waiter also waits for the exclusive waiters in the queue, because the server does not let
+// it pass them.
 //
-// For other sessions the server knows whom they wait for. A session that waits for the transaction of a
-// slice, as CREATE INDEX CONCURRENTLY does, waits no longer than the slice, and does not count.
+// For other sessions the server knows whom they wait for. A session that waits for the transaction
+// of a slice, as CREATE INDEX CONCURRENTLY does, waits no longer than the slice, and does not
+// count.
 //
-// The walk starts from this session. ring is every session that can be reached from it and that reaches
-// it.
+// The walk starts from this session. ring is every session that can be reached from it and that
+// reaches it.
 //
-// The column of pg_stat_activity that the statement needs is visible to sessions of the same role, and to
-// roles with pg_read_all_stats. Within a transaction pg_stat_activity does not change after it was first
-// read, hence the first statement.
+// The column of pg_stat_activity that the statement needs is visible to sessions of the same role,
+// and to roles with pg_read_all_stats. Within a transaction pg_stat_activity does not change after
+// it was first read, hence the first statement.
 const Deadlock = "SELECT pg_catalog.pg_stat_clear_snapshot(); " + deadlock
 
 const deadlock = `WITH RECURSIVE
@@ -79,12 +81,12 @@ ours AS MATERIALIZED (
 		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '/[*]pgadvisory waits [^*]*[*]/'), ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`
 
-// Circle reads the answer of [Deadlock]. mark is 0 if there is no circle. Two checks with the same mark saw
-// the same sessions wait for the same keys.
+// Circle reads the answer of [Deadlock]. mark is 0 if there is no circle. Two checks with the same
+// mark saw the same sessions wait for the same keys.
 //
-// In each circle first is true for exactly one waiter of this library: the one with the lowest pid, of those
-// that hold something that others wait for. A session that only stands before others in a queue does
-// not count.
+// In each circle first is true for exactly one waiter of this library: the one with the lowest pid,
+// of those that hold something that others wait for. A session that only stands before others in a
+// queue does not count.
 func Circle(rows int64) (mark int64, first bool) {
 	if rows == 0 {
 		return 0, false

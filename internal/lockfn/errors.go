@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Error wraps err with what was attempted, on which key, and with the error of package advisory that it
-// matches. It returns nil and a *advisory.NotAcquiredError unchanged.
+// Error wraps err with what was attempted, on which key, and with the error of package advisory
+// that it matches. It returns nil and a *advisory.NotAcquiredError unchanged.
 func Error(op string, k advisory.Key, m advisory.Mode, err error) error {
 	var na *advisory.NotAcquiredError
 	if err == nil || errors.As(err, &na) {
@@ -25,8 +25,8 @@ func Error(op string, k advisory.Key, m advisory.Mode, err error) error {
 	return &attempt{op, Meaning(err)}
 }
 
-// An attempt is an error with the operation that failed. Its text names this module once, not again with
-// each wrapped error of package advisory.
+// An attempt is an error with the operation that failed. Its text names this module once, not again
+// with each wrapped error of package advisory.
 type attempt struct {
 	op  string
 	err error

@@ -11,19 +11,20 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Everybody lists the advisory locks of this database, held and waited for, of all sessions and prepared
-// transactions, in no order. [ScanEverybody] reads a row. It does not read the text of statements.
+// Everybody lists the advisory locks of this database, held and waited for, of all sessions and
+// prepared transactions, in no order. [ScanEverybody] reads a row. It does not read the text of
+// statements.
 //
-// It reads pg_locks once, so that the rows are consistent. It asks whom a session waits for only if the
-// session waits, and once for each session, since that stops the lock table for a moment; one row of the
-// session has the answer. The column waitstart exists since PostgreSQL 14. To name it would be an error on
-// older servers, hence to_jsonb.
+// It reads pg_locks once, so that the rows are consistent. It asks whom a session waits for only if
+// the session waits, and once for each session, since that stops the lock table for a moment; one
+// row of the session has the answer. The column waitstart exists since PostgreSQL 14. To name it
+// would be an error on older servers, hence to_jsonb.
 //
-// A prepared transaction is found by the lock on its own transaction id. Its virtual transaction is that of
-// the session that prepared it, or none after a restart.
+// A prepared transaction is found by the lock on its own transaction id. Its virtual transaction is
+// that of the session that prepared it, or none after a restart.
 //
-// The planner has no statistics of these views. So the query has no join whose cost is the number of locks
-// times the number of waiters.
+// The planner has no statistics of these views. So the query has no join whose cost is the number
+// of locks times the number of waiters.
 const Everybody = `WITH k AS MATERIALIZED (
 	SELECT l.* FROM pg_catalog.pg_locks l
 ), here AS MATERIALIZED (
@@ -50,10 +51,10 @@ FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
 LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
 
-// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full. Reading a
-// relation or a view takes a lock on it. Each session has places of its own for a few locks on relations
-// of its database. A lock on a shared relation, such as pg_database and pg_authid, takes a place in the
-// table. So this statement reads functions instead.
+// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full.
+// Reading a relation or a view takes a lock on it. Each session has places of its own for a few
+// locks on relations of its database. A lock on a shared relation, such as pg_database and
+// pg_authid, takes a place in the table. So this statement reads functions instead.
 var EverybodyBare = strings.NewReplacer(bare...).Replace(Everybody)
 
 // bare has the replacements: each text is followed by its replacement.

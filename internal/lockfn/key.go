@@ -10,8 +10,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A tag is the three columns of a key in pg_locks. classid and objid are unsigned, and objsubid is 1 for a
-// bigint and 2 for a pair (PostgreSQL manual, "pg_locks").
+// A tag is the three columns of a key in pg_locks. classid and objid are unsigned, and objsubid is
+// 1 for a bigint and 2 for a pair (PostgreSQL manual, "pg_locks").
 type tag struct {
 	classid, objid uint32
 	objsubid       int
@@ -37,8 +37,8 @@ func (t tag) held() string {
 	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", heldHere, t.classid, t.objid, t.objsubid)
 }
 
-// heldHere selects the rows of pg_locks l that this session holds. Those are in this database. To look up the
-// database would take a place in the server's lock table, which may be full.
+// heldHere selects the rows of pg_locks l that this session holds. Those are in this database. To
+// look up the database would take a place in the server's lock table, which may be full.
 const heldHere = "l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid() AND l.granted"
 
 const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
@@ -69,9 +69,9 @@ func packed(k advisory.Key) (n int64, pair bool) {
 	return n, false
 }
 
-// rows returns a FROM item "t" with the columns n (the packed key), p (whether it is a pair) and i (its
-// position, from 1), in this order. The keys are in two array literals, so pg_stat_statements sees one
-// statement for any number of keys.
+// rows returns a FROM item "t" with the columns n (the packed key), p (whether it is a pair) and i
+// (its position, from 1), in this order. The keys are in two array literals, so pg_stat_statements
+// sees one statement for any number of keys.
 func rows(keys []advisory.Key) string {
 	var n, p strings.Builder
 	for i, k := range keys {

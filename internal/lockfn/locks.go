@@ -37,12 +37,12 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 	return advisory.HeldLock{Key: tag{uint32(classid), uint32(objid), objsubid}.key(), Mode: modeOf(mode)}, 0, nil
 }
 
-// Holders lists who holds a key, which [HoldersArgs] gives. [ScanHolder] reads a row. A role without the
-// privileges of pg_read_all_stats sees neither client nor times of others. A prepared transaction has no
-// pid.
+// Holders lists who holds a key, which [HoldersArgs] gives. [ScanHolder] reads a row. A role
+// without the privileges of pg_read_all_stats sees neither client nor times of others. A prepared
+// transaction has no pid.
 //
-// The key is a parameter, because rows are read here, and a driver that caches statements by their text
-// should cache one.
+// The key is a parameter, because rows are read here, and a driver that caches statements by their
+// text should cache one.
 const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
 	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
 	"coalesce(a.xact_start, a.state_change) " +

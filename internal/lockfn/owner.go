@@ -45,9 +45,9 @@ const Ping = "SELECT 1"
 //     transaction, as CREATE INDEX CONCURRENTLY does, or for a lock that the waiter holds.
 //   - the waits of leaving, by pid, which must end.
 //
-// It cancels only a session that is waiting for its lock now. Before and after that, a cancel would cause an
-// error in the server's log. Reading pg_locks takes a while, so Guard reads the wait of each session again
-// just before the cancel.
+// It cancels only a session that is waiting for its lock now. Before and after that, a cancel would
+// cause an error in the server's log. Reading pg_locks takes a while, so Guard reads the wait of
+// each session again just before the cancel.
 func Guard(waiters, leaving []int) string {
 	inTheWay := ""
 	if len(waiters) > 0 {
@@ -61,7 +61,8 @@ func Guard(waiters, leaving []int) string {
 		"AND (SELECT g.wait_event_type = 'Lock' FROM pg_catalog.pg_stat_get_activity(a.pid) g)"
 }
 
-// Wanted lists the locks of this session that others wait for. [ScanHeld] reads a row, without its mode.
+// Wanted lists the locks of this session that others wait for. [ScanHeld] reads a row, without its
+// mode.
 const Wanted = "SELECT l.classid::pg_catalog.int8, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, '' FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' " +
 	"GROUP BY l.database, l.classid, l.objid, l.objsubid HAVING pg_catalog.bool_or(l.pid = pg_catalog.pg_backend_pid() AND l.granted) AND pg_catalog.bool_or(NOT l.granted)"
 

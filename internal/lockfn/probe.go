@@ -7,9 +7,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// LeaveMark leaves a mark in pg_stat_activity, in the text of its query: token, of letters and digits, and a
-// letter. It counts the sessions that show the token with this letter, including its own, and those with
-// another letter. [MarksSeen] reads the answer.
+// LeaveMark leaves a mark in pg_stat_activity, in the text of its query: token, of letters and
+// digits, and a letter. It counts the sessions that show the token with this letter, including its
+// own, and those with another letter. [MarksSeen] reads the answer.
 //
 // The mark is also at the beginning, because the server may truncate queries.
 func LeaveMark(token string, letter byte) string {
@@ -20,14 +20,15 @@ func LeaveMark(token string, letter byte) string {
 		"WHERE a.backend_type = 'client backend' AND pg_catalog.strpos(a.query, t.token) > 0) m))", token, letter, len(token))
 }
 
-// MarksSeen reads the answer of [LeaveMark]: how many sessions show its own mark and how many another, up to
-// two of each. own is 0 if the session does not see itself, as without track_activities.
+// MarksSeen reads the answer of [LeaveMark]: how many sessions show its own mark and how many
+// another, up to two of each. own is 0 if the session does not see itself, as without
+// track_activities.
 func MarksSeen(rows int64) (own, other int) {
 	return int(rows-1) % 3, int(rows-1) / 3
 }
 
-// Role answers with a number of rows that depends on the role of the session. Two roles rarely have the same
-// number.
+// Role answers with a number of rows that depends on the role of the session. Two roles rarely have
+// the same number.
 const Role = "SELECT 1 FROM pg_catalog.generate_series(1, 1 + (SELECT a.usesysid::pg_catalog.int8 % 997 FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())::pg_catalog.int4)"
 
 // ProbeKeys are the keys that a probe holds on one connection: a bigint and a pair of each kind.
@@ -67,7 +68,8 @@ func TakeAll(keys ProbeKeys) string {
 	return b.String() + " ELSE true END"
 }
 
-// ReleaseAll releases those of the keys that the session holds, without a warning. It returns a row for each.
+// ReleaseAll releases those of the keys that the session holds, without a warning. It returns a row
+// for each.
 func ReleaseAll(keys ProbeKeys) string {
 	var b strings.Builder
 	b.WriteString("SELECT 1 FROM pg_catalog.generate_series(1, 0")
@@ -100,9 +102,10 @@ func (p ProbeKeys) trials() (all []trial) {
 	return all
 }
 
-// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both levels, and
-// releases what it is granted, in one statement. If it is granted the first key, it also releases what
-// its session held before. It then checks whether the server returns true for every release.
+// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both levels,
+// and releases what it is granted, in one statement. If it is granted the first key, it also
+// releases what its session held before. It then checks whether the server returns true for every
+// release.
 func TryBeside(keys ProbeKeys) string {
 	k := keys.Exclusive[0]
 	unlock := call(unlockFn(advisory.Exclusive), k)
@@ -128,8 +131,8 @@ const (
 	besideTrial
 )
 
-// BesideFunction returns the function that granted a key although another session holds it. ok is false for
-// other answers.
+// BesideFunction returns the function that granted a key although another session holds it. ok is
+// false for other answers.
 func BesideFunction(keys ProbeKeys, rows int64) (fn string, ok bool) {
 	all := keys.trials()
 	if i := rows - besideTrial; i >= 0 && i < int64(len(all)) {

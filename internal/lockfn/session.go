@@ -6,8 +6,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// answer begins a statement that answers by its number of rows. No other statement has a column of this name:
-// bound.Session recognizes the answer by it, see bound.Answer.
+// answer begins a statement that answers by its number of rows. No other statement has a column of
+// this name: bound.Session recognizes the answer by it, see bound.Answer.
 const answer = "SELECT 1 AS pgadvisory "
 
 // Try makes one try at session level, even on a hot standby. It returns a row if the lock is granted.
@@ -32,33 +32,34 @@ func onPrimary(granted string) string {
 		inRecovery, SessionStandby, granted, SessionGranted, SessionBusy)
 }
 
-// TryAny tries the keys in turn, up to the first that is free. Its row count is the position of that key,
-// from 1, or 0 if no key was free.
+// TryAny tries the keys in turn, up to the first that is free. Its row count is the position of
+// that key, from 1, or 0 if no key was free.
 func TryAny(keys []advisory.Key, m advisory.Mode) string {
 	return answer + "FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
 }
 
-// Block waits on the server at session level until the lock is granted, unless the server is a hot standby.
+// Block waits on the server at session level until the lock is granted, unless the server is a hot
+// standby.
 func Block(k advisory.Key, m advisory.Mode) string {
 	return onPrimary(call(shared("pg_advisory_lock", m), k) + " IS NOT NULL") // void is not null
 }
 
-// Unlock releases one hold at session level. It returns a row, or none if there was nothing to release; then
-// the server logs a warning.
+// Unlock releases one hold at session level. It returns a row, or none if there was nothing to
+// release; then the server logs a warning.
 func Unlock(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE " + call(unlockFn(m), k)
 }
 
-// UnlockIfHeld is [Unlock] without the warning, for a session that may not hold the lock. It returns a row if
-// there was something to release.
+// UnlockIfHeld is [Unlock] without the warning, for a session that may not hold the lock. It
+// returns a row if there was something to release.
 func UnlockIfHeld(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() +
 		" AND l.mode = '" + lockMode(m) + "') THEN " +
 		call(unlockFn(m), k) + " ELSE false END"
 }
 
-// UnlockAlone is [Unlock] outside of a transaction block. Inside of one, whose work may not be committed yet,
-// it releases nothing. See [SliceLimit].
+// UnlockAlone is [Unlock] outside of a transaction block. Inside of one, whose work may not be
+// committed yet, it releases nothing. See [SliceLimit].
 func UnlockAlone(k advisory.Key, m advisory.Mode) string {
 	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.now() = pg_catalog.statement_timestamp() THEN CASE WHEN %s THEN %d ELSE %d END "+
 		"WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.mode = '%s') THEN %d ELSE %d END)",

@@ -8,9 +8,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Waits returns the comment by which a waiter shows in pg_stat_activity what it waits for: mode, classid,
-// objid and objsubid. Every statement of a wait begins with it, after comments that a driver may add. No
-// other statement contains it.
+// Waits returns the comment by which a waiter shows in pg_stat_activity what it waits for: mode,
+// classid, objid and objsubid. Every statement of a wait begins with it, after comments that a
+// driver may add. No other statement contains it.
 func Waits(k advisory.Key, m advisory.Mode) string {
 	t, letter := tagOf(k), "x"
 	if m == advisory.Shared {
@@ -20,8 +20,8 @@ func Waits(k advisory.Key, m advisory.Mode) string {
 }
 
 // MaxSlice is the longest slice of a wait that [Guard] does not watch. A slice must end before
-// deadlock_timeout (1 s by default). Then a CREATE INDEX CONCURRENTLY that waits for the waiter's snapshot
-// continues, and the server sees no deadlock.
+// deadlock_timeout (1 s by default). Then a CREATE INDEX CONCURRENTLY that waits for the waiter's
+// snapshot continues, and the server sees no deadlock.
 const MaxSlice = 400 * time.Millisecond
 
 // minSlice is the length below which a wait polls instead.
@@ -34,11 +34,11 @@ const sliceUnit = 10 * time.Millisecond
 const plpgsql = "SELECT FROM pg_catalog.pg_language g WHERE g.lanname = 'plpgsql' AND pg_catalog.has_language_privilege(g.oid, 'USAGE')"
 
 // SliceLimit asks how long a slice may be. [SliceLength] reads the answer. The limit is 0 inside a
-// transaction of the caller, which would keep a slice's snapshot and its settings, and if the role may not
-// use plpgsql. If own is true the transaction is one of this library.
+// transaction of the caller, which would keep a slice's snapshot and its settings, and if the role
+// may not use plpgsql. If own is true the transaction is one of this library.
 //
-// A statement outside a transaction block begins its own transaction, so now() and statement_timestamp()
-// are equal.
+// A statement outside a transaction block begins its own transaction, so now() and
+// statement_timestamp() are equal.
 func SliceLimit(own bool) string {
 	alone := "pg_catalog.now() = pg_catalog.statement_timestamp()"
 	if own {
@@ -68,12 +68,14 @@ const (
 
 // Slice waits for at most d, and takes the lock at session level, in one message.
 //
-// It waits for the lock at transaction level, inside a block of plpgsql, and then takes it at session level. A
-// timeout or cancel reverts the transaction-level lock together with the block. In a session-level wait
-// it could leave the lock behind. The server does not log errors that the block catches.
+// It waits for the lock at transaction level, inside a block of plpgsql, and then takes it at
+// session level. A timeout or cancel reverts the transaction-level lock together with the block. In
+// a session-level wait it could leave the lock behind. The server does not log errors that the
+// block catches.
 //
-// The settings end with the message's own transaction. The answer is in a custom setting, since DO returns
-// nothing. The text of the block does not depend on the key, so pg_stat_statements has few entries.
+// The settings end with the message's own transaction. The answer is in a custom setting, since DO
+// returns nothing. The text of the block does not depend on the key, so pg_stat_statements has few
+// entries.
 func Slice(k advisory.Key, m advisory.Mode, d time.Duration) string {
 	var a, b int64
 	block := &sliceBlocks[m][0]

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// SQLState returns the SQLSTATE of a server's error, or "" for any other error. It imports no driver: the
-// error types of lib/pq and pgx have this method.
+// SQLState returns the SQLSTATE of a server's error, or "" for any other error. It imports no
+// driver: the error types of lib/pq and pgx have this method.
 func SQLState(err error) string {
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
@@ -27,7 +27,8 @@ const (
 	cannotConnectNow    = "57P03"
 )
 
-// Refused reports whether err means that the statement did not run, so that it cannot have taken a lock.
+// Refused reports whether err means that the statement did not run, so that it cannot have taken a
+// lock.
 func Refused(err error) bool {
 	s := SQLState(err)
 	if len(s) != 5 {
@@ -43,12 +44,13 @@ func Refused(err error) bool {
 // Canceled reports whether the statement was cancelled, by pg_cancel_backend.
 func Canceled(err error) bool { return SQLState(err) == queryCanceled }
 
-// NotSupported reports whether the server does not support what the statement requires. A hot standby does
-// not support transactions that may write, which lib/pq requests, and SERIALIZABLE ones.
+// NotSupported reports whether the server does not support what the statement requires. A hot
+// standby does not support transactions that may write, which lib/pq requests, and SERIALIZABLE
+// ones.
 func NotSupported(err error) bool { return SQLState(err) == featureNotSupported }
 
-// Gone reports whether err comes from a connection that had ended, or ended during the statement. Unlike
-// [LinkGone] it returns false if err does not show that.
+// Gone reports whether err comes from a connection that had ended, or ended during the statement.
+// Unlike [LinkGone] it returns false if err does not show that.
 func Gone(err error) bool {
 	if s := SQLState(err); s != "" {
 		return LinkGone(err) && s != cannotConnectNow
@@ -60,15 +62,15 @@ func Gone(err error) bool {
 		errors.Is(err, net.ErrClosed)
 }
 
-// LinkGone reports whether the session is probably gone after err: err is no error of the server, or one with
-// which the server ends the session.
+// LinkGone reports whether the session is probably gone after err: err is no error of the server,
+// or one with which the server ends the session.
 func LinkGone(err error) bool {
 	s := SQLState(err)
 	return len(s) != 5 || s[:2] == "08" || s[:3] == "57P" || s == "25P03" || s == "25P04"
 }
 
-// NotPrepared reports whether a statement that the driver had prepared was missing on the session, or was
-// that of another client. In both cases a proxy changed the session.
+// NotPrepared reports whether a statement that the driver had prepared was missing on the session,
+// or was that of another client. In both cases a proxy changed the session.
 func NotPrepared(err error) bool {
 	switch SQLState(err) {
 	case "26000", "42P05", "08P01":

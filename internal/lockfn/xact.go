@@ -6,8 +6,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// freshSnapshot is true if each statement sees what was committed before it began. It is false if each
-// statement sees only what was committed before the first one of the transaction.
+// freshSnapshot is true if each statement sees what was committed before it began. It is false if
+// each statement sees only what was committed before the first one of the transaction.
 const freshSnapshot = "pg_catalog.current_setting('transaction_isolation') LIKE 'read%'" // quicker to plan than IN
 
 // always replaces freshSnapshot if a stale snapshot is accepted.
@@ -35,19 +35,19 @@ func TryXact(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
 		inRecovery, XactStandby, freshness(anyIsolation), call(tryXactFn(m), k), XactStale)
 }
 
-// TryXactOwn makes one try in a transaction that may be restarted: under READ COMMITTED at transaction level,
-// otherwise at session level. [Restart] must follow the latter.
+// TryXactOwn makes one try in a transaction that may be restarted: under READ COMMITTED at
+// transaction level, otherwise at session level. [Restart] must follow the latter.
 func TryXactOwn(k advisory.Key, m advisory.Mode, anyIsolation bool) string {
 	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN %d WHEN %s THEN CASE WHEN %s THEN 1 ELSE 0 END WHEN %s THEN %d ELSE 0 END) AS pgadvisory",
 		inRecovery, XactStandby, freshness(anyIsolation), call(tryXactFn(m), k), call(tryFn(m), k), XactSession)
 }
 
-// RollbackAndChain restarts a transaction. It keeps isolation level, read only and deferrable, and reverts SET
-// LOCAL.
+// RollbackAndChain restarts a transaction. It keeps isolation level, read only and deferrable, and
+// reverts SET LOCAL.
 const RollbackAndChain = "ROLLBACK AND CHAIN"
 
-// Restart restarts the transaction, and converts the session's hold to one of the new transaction. It returns
-// a row if that succeeded.
+// Restart restarts the transaction, and converts the session's hold to one of the new transaction.
+// It returns a row if that succeeded.
 func Restart(k advisory.Key, m advisory.Mode) string {
 	return RollbackAndChain + "; " + answer + "WHERE CASE WHEN " + call(tryXactFn(m), k) + " THEN " + call(unlockFn(m), k) + " ELSE false END"
 }

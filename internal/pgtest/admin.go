@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// admin runs do on a new connection to u, and closes it afterwards. So tests that count connections see only
-// their own.
+// admin runs do on a new connection to u, and closes it afterwards. So tests that count connections
+// see only their own.
 func admin(ctx context.Context, u *url.URL, do func(ctx context.Context, conn *sql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

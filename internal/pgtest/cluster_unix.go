@@ -22,7 +22,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// A cluster is a server of the PostgreSQL programs on this machine, with its data in a temporary folder.
+// A cluster is a server of the PostgreSQL programs on this machine, with its data in a temporary
+// folder.
 type cluster struct {
 	bindir string
 	dir    string // data, socket, log

@@ -17,9 +17,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/docker/wire"
 )
 
-// A container is a server in a Docker container. The command docker runs it, so only its users download and
-// compile Docker's client. The container is removed when that command's input ends, which it does with this
-// program.
+// A container is a server in a Docker container. The command docker runs it, so only its users
+// download and compile Docker's client. The container is removed when that command's input ends,
+// which it does with this program.
 type container struct {
 	url  *url.URL
 	cmd  *exec.Cmd
@@ -157,8 +157,8 @@ func (c *container) logged() (string, error) { return c.ask(wire.Request{Do: wir
 // logMark begins the lines that log makes the server write. log omits them.
 const logMark = "pgtest-mark-"
 
-// log returns the log that Docker has. A line takes a while to arrive, so log makes a server that answers write
-// one more, and waits for that.
+// log returns the log that Docker has. A line takes a while to arrive, so log makes a server that
+// answers write one more, and waits for that.
 func (c *container) log(answers bool) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -19,8 +19,8 @@ type treeSize struct {
 
 func (s treeSize) String() string { return fmt.Sprintf("%d files, %d bytes", s.files, s.bytes) }
 
-// copyTree copies the folder src, of folders and regular files, to dst, which must not exist. It calls own for
-// each file and folder that it makes.
+// copyTree copies the folder src, of folders and regular files, to dst, which must not exist. It
+// calls own for each file and folder that it makes.
 func copyTree(src, dst string, own func(string) error) (size treeSize, err error) {
 	err = filepath.WalkDir(src, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Database creates a database and returns its URL. When the test ends, the database is dropped, even if
-// clients are still connected.
+// Database creates a database and returns its URL. When the test ends, the database is dropped,
+// even if clients are still connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	u, drop, err := s.CreateDatabase(context.Background())
@@ -27,9 +27,10 @@ func (s *Server) Database(t testing.TB) string {
 	return u
 }
 
-// CreateDatabase creates an empty database with a unique name, and returns its URL. drop drops it, even if
-// clients are still connected. If a temporary server does not run, drop does nothing, because the database
-// goes with the server. Close drops what is left on a server that the user named.
+// CreateDatabase creates an empty database with a unique name, and returns its URL. drop drops it,
+// even if clients are still connected. If a temporary server does not run, drop does nothing,
+// because the database goes with the server. Close drops what is left on a server that the user
+// named.
 func (s *Server) CreateDatabase(ctx context.Context) (url string, drop func(context.Context) error, err error) {
 	name := "pgadvisory_test_" + random(6)
 	s.mu.Lock()

@@ -18,16 +18,17 @@
 //
 // PGADVISORY_TEST_SLOW also runs the tests that [Slow] would skip.
 //
-// On a server that the user named, pgtest creates and drops only databases of its own: their names begin
-// with pgadvisory_test_. A test that must configure, stop or crash a server uses [NewServer], which never
-// returns the user's.
+// On a server that the user named, pgtest creates and drops only databases of its own: their names
+// begin with pgadvisory_test_. A test that must configure, stop or crash a server uses [NewServer],
+// which never returns the user's.
 //
-// A temporary server listens on 127.0.0.1, with a password of its own, and on a Unix socket in a private
-// folder. It does not survive a power failure, in exchange for speed (fsync=off, full_page_writes=off). A
-// crash of its processes loses nothing. The server, with its folder or container, is removed by
-// [Server.Close]. If the program ends in another way, a watchdog process removes it.
+// A temporary server listens on 127.0.0.1, with a password of its own, and on a Unix socket in a
+// private folder. It does not survive a power failure, in exchange for speed (fsync=off,
+// full_page_writes=off). A crash of its processes loses nothing. The server, with its folder or
+// container, is removed by [Server.Close]. If the program ends in another way, a watchdog process
+// removes it.
 //
-// The folder of a temporary server is a copy of what initdb made for the first one. That stays in the user's
-// cache folder (pgadvisory/templates) until it was not used for a month. So these servers have the same
-// system identifier.
+// The folder of a temporary server is a copy of what initdb made for the first one. That stays in
+// the user's cache folder (pgadvisory/templates) until it was not used for a month. So these
+// servers have the same system identifier.
 package pgtest

@@ -19,8 +19,8 @@ func (m machine) image() string {
 	return "postgres:18"
 }
 
-// docker returns the endpoint of the Docker engine, if the engine answers: that of DOCKER_HOST, otherwise the
-// usual socket, otherwise the one that the docker command uses.
+// docker returns the endpoint of the Docker engine, if the engine answers: that of DOCKER_HOST,
+// otherwise the usual socket, otherwise the one that the docker command uses.
 func (m machine) docker(ctx context.Context) (endpoint string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -76,8 +76,8 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	return nil, &none
 }
 
-// forced returns the kind of server that the user wants, or "". It returns an error for variables with which
-// no server can be used.
+// forced returns the kind of server that the user wants, or "". It returns an error for variables
+// with which no server can be used.
 func (m machine) forced() (string, error) {
 	for _, name := range []string{"PGSERVICE", "PGHOSTADDR"} {
 		if m.getenv(name) != "" { // lib/pq would panic

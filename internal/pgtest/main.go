@@ -13,8 +13,8 @@ import (
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
-// It also closes every server on SIGINT and SIGTERM. Without Main, and after SIGKILL, no temporary server is
-// left, but databases may be left on a server that the user named.
+// It also closes every server on SIGINT and SIGTERM. Without Main, and after SIGKILL, no temporary
+// server is left, but databases may be left on a server that the user named.
 func Main(m *testing.M) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)

@@ -11,8 +11,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// names reports whether the user named a server. PGHOST does, because a host without it would be a guess.
-// PGUSER and other variables alone do not.
+// names reports whether the user named a server. PGHOST does, because a host without it would be a
+// guess. PGUSER and other variables alone do not.
 func (m machine) names() bool {
 	return m.getenv("DATABASE_URL") != "" || m.getenv("PGHOST") != ""
 }
@@ -78,8 +78,8 @@ func (m machine) namedURL() (u *url.URL, by string, err error) {
 	return u, "PGHOST", nil
 }
 
-// sslmode sets how to use SSL, and reports whether the user did not choose. In that case it sets require at
-// first: lib/pq does not have libpq's default, which is SSL if the server supports it.
+// sslmode sets how to use SSL, and reports whether the user did not choose. In that case it sets
+// require at first: lib/pq does not have libpq's default, which is SSL if the server supports it.
 func (m machine) sslmode(u *url.URL) (unsaid bool) {
 	mode := u.Query().Get("sslmode")
 	if mode == "" {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Options describe a temporary server. The zero Options have the defaults that the package documentation
-// lists.
+// Options describe a temporary server. The zero Options have the defaults that the package
+// documentation lists.
 type Options struct {
 	// Settings are lines for postgresql.conf, such as "max_connections=20". A
 	// later one overrides an earlier one, and all override the defaults of this
@@ -26,9 +26,9 @@ type Options struct {
 	BinDir string
 }
 
-// NewServer starts a temporary server, which is closed when the test ends. If the test has failed, the end of
-// the server's log is printed. It never returns a server that the user named: if the user named one and
-// there is no other, the test is skipped.
+// NewServer starts a temporary server, which is closed when the test ends. If the test has failed,
+// the end of the server's log is printed. It never returns a server that the user named: if the
+// user named one and there is no other, the test is skipped.
 func NewServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return Options{Settings: settings}.NewServer(t)
@@ -56,8 +56,9 @@ func (o Options) NewServer(t testing.TB) *Server {
 	return s
 }
 
-// Start finds or starts a server, in the order of the package documentation. It is for programs; tests use
-// [URL] and [NewServer]. With settings it always starts a temporary server. The caller closes it.
+// Start finds or starts a server, in the order of the package documentation. It is for programs;
+// tests use [URL] and [NewServer]. With settings it always starts a temporary server. The caller
+// closes it.
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return Options{Settings: settings}.Start(ctx)
 }

@@ -14,8 +14,8 @@ import (
 // A postmaster is the first process of a running server, and the parent of all others.
 type postmaster struct {
 	cmd *exec.Cmd
-	// leash is the end of a pipe whose other end every process of the server has inherited: at its end of
-	// file none of them is left.
+	// leash is the end of a pipe whose other end every process of the server has inherited: at its
+	// end of file none of them is left.
 	leash *os.File
 }
 
@@ -36,7 +36,8 @@ func (p *postmaster) pid() int { return p.cmd.Process.Pid }
 
 func (p *postmaster) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// gone waits for at most d for the end of all processes of the server, and reports whether they have ended.
+// gone waits for at most d for the end of all processes of the server, and reports whether they
+// have ended.
 func (p *postmaster) gone(d time.Duration) bool {
 	p.leash.SetReadDeadline(time.Now().Add(d))
 	_, err := p.leash.Read(make([]byte, 1))

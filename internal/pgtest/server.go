@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A Server is a PostgreSQL server. Several goroutines may call its methods at once. Stop, Crash, Start,
-// Restart, Pause and Resume fail on a server that the user named. While a server runs, this process keeps no
-// goroutine and no connection for it.
+// A Server is a PostgreSQL server. Several goroutines may call its methods at once. Stop, Crash,
+// Start, Restart, Pause and Resume fail on a server that the user named. While a server runs, this
+// process keeps no goroutine and no connection for it.
 type Server struct {
 	kind      string
 	version   int
@@ -55,8 +55,9 @@ func launch(ctx context.Context, s *Server) (*Server, error) {
 	return s, nil
 }
 
-// URL returns the URL of the server's maintenance database, over TCP if the server listens there. The user is
-// the superuser on a temporary server, and the user's own on a server that the user named.
+// URL returns the URL of the server's maintenance database, over TCP if the server listens there.
+// The user is the superuser on a temporary server, and the user's own on a server that the user
+// named.
 func (s *Server) URL() string { return s.url.String() }
 
 // SocketURL returns the URL of the maintenance database over the Unix socket, or "" if none is known.
@@ -76,9 +77,9 @@ func (s *Server) Version() int { return s.version }
 // Kind returns "url", "binaries" or "docker".
 func (s *Server) Kind() string { return s.kind }
 
-// Log returns the whole log of the server, over all its starts. A line begins with the time and [pid] and, if a
-// session wrote it, database/application. The log has warnings and worse. Log returns "" for a server that
-// the user named, and after Close.
+// Log returns the whole log of the server, over all its starts. A line begins with the time and
+// [pid] and, if a session wrote it, database/application. The log has warnings and worse. Log
+// returns "" for a server that the user named, and after Close.
 func (s *Server) Log() string {
 	if s.engine == nil {
 		return ""
@@ -93,8 +94,9 @@ func (s *Server) Log() string {
 	return text
 }
 
-// Stop stops the server and returns when it has ended: "fast" ends sessions and shuts down in order,
-// "immediate" kills all processes, so that the next start recovers. Stop resumes a paused server first.
+// Stop stops the server and returns when it has ended: "fast" ends sessions and shuts down in
+// order, "immediate" kills all processes, so that the next start recovers. Stop resumes a paused
+// server first.
 func (s *Server) Stop(mode string) error {
 	if mode != "fast" && mode != "immediate" {
 		return fmt.Errorf("pgtest: stop mode %q is neither fast nor immediate", mode)
@@ -143,8 +145,8 @@ func (s *Server) Resume() error {
 	})
 }
 
-// Close stops a temporary server and removes it. On a server that the user named, it drops the remaining
-// databases of pgtest. A second Close does nothing.
+// Close stops a temporary server and removes it. On a server that the user named, it drops the
+// remaining databases of pgtest. A second Close does nothing.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()

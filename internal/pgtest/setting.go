@@ -8,12 +8,12 @@ import (
 // A setting is a line of postgresql.conf.
 type setting struct{ name, value string }
 
-// initdbArgs are the arguments of initdb for every temporary cluster. Small segments of WAL halve the time:
-// initdb writes one that is full of zeros.
+// initdbArgs are the arguments of initdb for every temporary cluster. Small segments of WAL halve
+// the time: initdb writes one that is full of zeros.
 var initdbArgs = []string{"--encoding=UTF8", "--no-locale", "--no-sync", "--wal-segsize=1"}
 
-// speed has the settings of every temporary server; those of the caller come later. The size of the WAL is the
-// default, which initdb would reduce with small segments.
+// speed has the settings of every temporary server; those of the caller come later. The size of the
+// WAL is the default, which initdb would reduce with small segments.
 var speed = []setting{{"fsync", "off"}, {"full_page_writes", "off"}, {"max_wal_size", "1GB"}}
 
 // logging makes the log of a temporary server as [Server.Log] describes.

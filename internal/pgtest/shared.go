@@ -8,8 +8,9 @@ import (
 
 var shared = sync.OnceValues(func() (*Server, error) { return Start(context.Background()) })
 
-// SharedServer returns the one server that all tests of this process share. The first call starts it. If there
-// is none, the test fails. Tests that affect others, by settings or faults, use [NewServer].
+// SharedServer returns the one server that all tests of this process share. The first call starts
+// it. If there is none, the test fails. Tests that affect others, by settings or faults, use
+// [NewServer].
 func SharedServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -19,8 +20,8 @@ func SharedServer(t testing.TB) *Server {
 	return s
 }
 
-// URL returns the URL of a new database on the shared server. When the test ends, the database is dropped, even
-// if clients are still connected.
+// URL returns the URL of a new database on the shared server. When the test ends, the database is
+// dropped, even if clients are still connected.
 func URL(t testing.TB) string {
 	t.Helper()
 	return SharedServer(t).Database(t)

@@ -10,14 +10,15 @@ import (
 	"syscall"
 )
 
-// A watchdog is a process that cleans up after a server: when clean is called, or when this program ends for
-// any reason, because then the pipe that the watchdog reads ends.
+// A watchdog is a process that cleans up after a server: when clean is called, or when this program
+// ends for any reason, because then the pipe that the watchdog reads ends.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe *os.File
 }
 
-// watch starts a watchdog: a shell script that reads its standard input to the end and then cleans up.
+// watch starts a watchdog: a shell script that reads its standard input to the end and then cleans
+// up.
 func watch(script string, args ...string) (*watchdog, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

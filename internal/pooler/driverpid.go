@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// ToldPID returns the pid that the driver got when it connected, if the driver shows it. Most proxies invent
-// one. If it differs from the session's pid, there is a proxy, in any mode.
+// ToldPID returns the pid that the driver got when it connected, if the driver shows it. Most
+// proxies invent one. If it differs from the session's pid, there is a proxy, in any mode.
 func (l *Link) ToldPID() (pid int64, ok bool) {
 	l.Conn.Raw(func(driverConn any) error {
 		pid, _, ok = driverPID(reflect.ValueOf(driverConn), depth)
@@ -18,8 +18,8 @@ func (l *Link) ToldPID() (pid int64, ok bool) {
 // depth is how many wrappers of a connection are searched.
 const depth = 4
 
-// driverPID returns the pid, and the address of an object that a driver keeps for as long as the physical
-// connection lasts.
+// driverPID returns the pid, and the address of an object that a driver keeps for as long as the
+// physical connection lasts.
 func driverPID(conn reflect.Value, depth int) (pid int64, physical *byte, ok bool) {
 	if conn.Kind() != reflect.Pointer || conn.IsNil() || depth == 0 {
 		return 0, nil, false
@@ -73,7 +73,8 @@ func wrappedPID(wrapper reflect.Value, depth int) (pid int64, physical *byte, ok
 	return 0, nil, false
 }
 
-// result calls a method without parameters that has one result. ok is false if there is none, or it is nil.
+// result calls a method without parameters that has one result. ok is false if there is none, or it
+// is nil.
 func result(method reflect.Value) (v reflect.Value, ok bool) {
 	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
 		return v, false

@@ -8,8 +8,8 @@ import (
 	"weak"
 )
 
-// fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB]. A failed or missing check is not
-// remembered.
+// fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB]. A failed or missing
+// check is not remembered.
 var fitPools sync.Map
 
 // Remember remembers that the check of a pool has succeeded, for as long as the pool lives.

@@ -20,9 +20,9 @@ type Link struct {
 	answered time.Time
 }
 
-// On returns the Link of a connection that its owner closes, and needs afterwards. Its statements end only
-// with ctx. If one ended with the ctx of Exec, the driver would close the connection. So Exec returns when
-// the driver does.
+// On returns the Link of a connection that its owner closes, and needs afterwards. Its statements
+// end only with ctx. If one ended with the ctx of Exec, the driver would close the connection. So
+// Exec returns when the driver does.
 func On(ctx context.Context, conn *sql.Conn) *Link { return &Link{Conn: conn, owner: ctx} }
 
 // secondTime limits the wait for the second connection of a probe.
@@ -55,8 +55,8 @@ func Open(ctx context.Context, db *sql.DB) (*Link, error) {
 	return l, nil
 }
 
-// Exec is an [Exec] that returns when ctx ends, even if the driver blocks. For a Link of [On] it checks ctx
-// only before the statement.
+// Exec is an [Exec] that returns when ctx ends, even if the driver blocks. For a Link of [On] it
+// checks ctx only before the statement.
 func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	if l.stuck != nil || ctx.Err() != nil {
 		return 0, bound.ErrNoAnswer
@@ -100,8 +100,8 @@ func (l *Link) Answered() time.Time { return l.answered }
 // GiveUp closes the network connection of a statement that does not return.
 func (l *Link) GiveUp() { l.raw.GiveUp() }
 
-// Close returns the connection to the pool. If its state is in doubt, Close destroys it, on another goroutine
-// if a statement has not returned.
+// Close returns the connection to the pool. If its state is in doubt, Close destroys it, on another
+// goroutine if a statement has not returned.
 func (l *Link) Close() {
 	if l.stuck == nil {
 		l.close()

@@ -17,20 +17,21 @@ type Exec func(ctx context.Context, text string) (rows int64, err error)
 
 // turns is the order in which the connections check the marks: true is the second connection.
 //
-// A proxy that uses the last used session shares one at the second check. A proxy that uses its sessions in
-// turn changes them at the third, because the same connection checks twice. The other turns are for
-// proxies that are busy with other clients.
+// A proxy that uses the last used session shares one at the second check. A proxy that uses its
+// sessions in turn changes them at the third, because the same connection checks twice. The other
+// turns are for proxies that are busy with other clients.
 var turns = []bool{false, true, true, false, false, true}
 
 // keyTries is the number of tries on a server that does not show the activity of sessions.
 const keyTries = 5
 
-// Probe checks whether locks exclude between two connections, which must be idle. If they do not, the error is
-// an [*advisory.UnsafeServerError]; any other error means that there is no result. sighted reports whether
-// the activity of sessions was visible. If not, Probe only tried locks, which detects fewer busy proxies.
+// Probe checks whether locks exclude between two connections, which must be idle. If they do not,
+// the error is an [*advisory.UnsafeServerError]; any other error means that there is no result.
+// sighted reports whether the activity of sessions was visible. If not, Probe only tried locks,
+// which detects fewer busy proxies.
 //
-// Probe leaves nothing on either connection. Exception: in the second part, behind a proxy that the first part
-// did not detect, locks on random keys may stay on a session of the proxy.
+// Probe leaves nothing on either connection. Exception: in the second part, behind a proxy that the
+// first part did not detect, locks on random keys may stay on a session of the proxy.
 func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	sighted, err = checkMarks(ctx, a, b)
 	if err != nil {
@@ -91,8 +92,8 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// tryKeys holds random keys on one connection and tries them on the other: in both key spaces, both modes, and
-// at session and transaction level.
+// tryKeys holds random keys on one connection and tries them on the other: in both key spaces, both
+// modes, and at session and transaction level.
 func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	keys := randomKeys()
 	rows, err := a(ctx, lockfn.TakeAll(keys))
@@ -128,8 +129,8 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	return unsafe(advisory.Pooler, "a lock was no longer on the session of its connection")
 }
 
-// releaseAstray releases keys that may be on another session than that of their connection. They block no
-// one, but take places in the lock table.
+// releaseAstray releases keys that may be on another session than that of their connection. They
+// block no one, but take places in the lock table.
 func releaseAstray(ctx context.Context, a, b Exec, keys lockfn.ProbeKeys) {
 	for i := range 4 * keyTries {
 		exec := a

@@ -64,8 +64,8 @@ func NewTools(ctx context.Context) (*Tools, error) {
 // Close removes what NewTools built.
 func (t *Tools) Close() error { return os.RemoveAll(t.dir) }
 
-// Run runs a block in the database at url and returns its output and its error messages. It fails if the block
-// does.
+// Run runs a block in the database at url and returns its output and its error messages. It fails
+// if the block does.
 func (t *Tools) Run(ctx context.Context, url string, b Block) (string, error) {
 	cmd := exec.CommandContext(ctx, t.psql, "-X", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-d", url, "-f", "-")
 	if b.Language == "sh" {
@@ -111,8 +111,8 @@ var (
 	rules     = regexp.MustCompile(`-{2,}`)
 )
 
-// Shape returns an output without the parts that differ between runs: pids, times, and widths of columns. The
-// keys of the scene stay.
+// Shape returns an output without the parts that differ between runs: pids, times, and widths of
+// columns. The keys of the scene stay.
 func Shape(output string) string {
 	for _, r := range []struct {
 		what *regexp.Regexp

@@ -1,5 +1,5 @@
-// Package runbook stages the incident of docs/runbook.md on a real server, and runs the statements and
-// commands of the document in it.
+// Package runbook stages the incident of docs/runbook.md on a real server, and runs the statements
+// and commands of the document in it.
 package runbook
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
-// A Scene is the incident. An idle session of a pool holds key 4820, two workers wait for it, and an index
-// build waits for one of them. A prepared transaction was forgotten. At the same time a scheduler uses
-// locks correctly.
+// A Scene is the incident. An idle session of a pool holds key 4820, two workers wait for it, and
+// an index build waits for one of them. A prepared transaction was forgotten. At the same time a
+// scheduler uses locks correctly.
 type Scene struct {
 	URL string // of the database, for an operator
 

@@ -27,12 +27,12 @@ type deadlockWatch struct {
 	seen time.Time
 }
 
-// checkDeadlock returns an error if this wait is in a deadlock and must fail. The server's own detector
-// does not see waits that are cut into slices or tries.
+// checkDeadlock returns an error if this wait is in a deadlock and must fail. The server's own
+// detector does not see waits that are cut into slices or tries.
 //
-// A check does not read all sessions at the same moment, so a circle counts only once it was seen twice.
-// Each waiter finds the circle by itself. Its first waiter fails at once, the others only if the circle
-// persists.
+// A check does not read all sessions at the same moment, so a circle counts only once it was seen
+// twice. Each waiter finds the circle by itself. Its first waiter fails at once, the others only if
+// the circle persists.
 func (w *Wait) checkDeadlock() error {
 	now := time.Now()
 	if w.watch.key != w.Key {

@@ -30,8 +30,8 @@ func Ended(caller, limit context.Context, k advisory.Key, m advisory.Mode, start
 	return na
 }
 
-// HoldsNothing reports whether err ended a wait in an orderly way: the session holds nothing of it, and is
-// unchanged.
+// HoldsNothing reports whether err ended a wait in an orderly way: the session holds nothing of it,
+// and is unchanged.
 func HoldsNothing(err error) bool {
 	return errors.Is(err, advisory.ErrNotAcquired) || errors.Is(err, ErrCanceled) || errors.Is(err, advisory.ErrDeadlock) || errors.Is(err, advisory.ErrUnsafeServer)
 }

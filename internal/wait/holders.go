@@ -7,8 +7,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// holders returns who holds the key, for the error of the wait. If the query fails it returns nil, since
-// the wait's error is reported anyway.
+// holders returns who holds the key, for the error of the wait. If the query fails it returns nil,
+// since the wait's error is reported anyway.
 //
 // The query also ends the wait for others: pg_stat_activity shows its text from now on, which is not
 // that of a waiter.

@@ -8,8 +8,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// longWait is the duration after which the Observer gets a Waiting event. It gets another each time that
-// the wait has doubled.
+// longWait is the duration after which the Observer gets a Waiting event. It gets another each time
+// that the wait has doubled.
 const longWait = 5 * time.Second
 
 // longEvents sends the events of one long wait. The zero longEvents has sent none.

@@ -1,6 +1,6 @@
-// Package wait implements the wait of a call for a lock, on a connection or in a transaction. A wait is a
-// loop of rounds, each of which leaves the connection unchanged. It ends when a round takes the lock,
-// when its time is over, or when it is part of a deadlock.
+// Package wait implements the wait of a call for a lock, on a connection or in a transaction. A
+// wait is a loop of rounds, each of which leaves the connection unchanged. It ends when a round
+// takes the lock, when its time is over, or when it is part of a deadlock.
 package wait
 
 import (
@@ -47,8 +47,8 @@ func Limit(ctx context.Context, s settings.Call) (context.Context, context.Cance
 // OneTry reports whether the options allow no wait: MaxWait is 0.
 func OneTry(s settings.Call) bool { return s.MaxWait != nil && *s.MaxWait == 0 }
 
-// Until repeats round until it returns true or an error. If the wait's time ends first, the error is a
-// *advisory.NotAcquiredError.
+// Until repeats round until it returns true or an error. If the wait's time ends first, the error
+// is a *advisory.NotAcquiredError.
 func (w *Wait) Until(round func() (granted bool, err error)) error {
 	for {
 		if w.Limit.Err() != nil {

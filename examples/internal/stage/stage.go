@@ -29,8 +29,8 @@ const (
 	urlVariable  = "PGADVISORY_EXAMPLE_URL"
 )
 
-// Run runs the program and exits. It calls direct in the process that the user started, and act in those that
-// [Stage.Cast] starts. The exit code is 1 after an error.
+// Run runs the program and exits. It calls direct in the process that the user started, and act in
+// those that [Stage.Cast] starts. The exit code is 1 after an error.
 func Run(direct func(context.Context, *Stage) error, act func(context.Context, *Role) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

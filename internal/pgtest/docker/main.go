@@ -1,8 +1,9 @@
-// Command docker runs one PostgreSQL server in a Docker container for package pgtest. pgtest starts it only if
-// there is no other server, so that others need not compile Docker's client.
+// Command docker runs one PostgreSQL server in a Docker container for package pgtest. pgtest starts
+// it only if there is no other server, so that others need not compile Docker's client.
 //
-// It reads one request a line from its standard input, and answers each with one line. Both are JSON of package
-// wire. At the end of the input, which comes also when the other program is killed, it removes the container.
+// It reads one request a line from its standard input, and answers each with one line. Both are
+// JSON of package wire. At the end of the input, which comes also when the other program is killed,
+// it removes the container.
 package main
 
 import (

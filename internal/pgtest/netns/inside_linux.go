@@ -19,8 +19,8 @@ var setns = map[string]uintptr{
 	"s390x":   339,
 }
 
-// inside calls f on a thread in ns. If the thread cannot return to its namespace it stays locked, so it ends
-// with the goroutine.
+// inside calls f on a thread in ns. If the thread cannot return to its namespace it stays locked,
+// so it ends with the goroutine.
 func inside(ns string, f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

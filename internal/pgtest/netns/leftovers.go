@@ -12,8 +12,9 @@ import (
 // folder is where the program ip keeps named namespaces.
 const folder = "/var/run/netns"
 
-// prefix begins all names. The id and the start of the process that made the namespace follow, because ids are
-// reused: pgadvisory-1234-567890-…. So a later run can recognize what it may remove.
+// prefix begins all names. The id and the start of the process that made the namespace follow,
+// because ids are reused: pgadvisory-1234-567890-…. So a later run can recognize what it may
+// remove.
 const prefix = "pgadvisory-"
 
 func ownPrefix() string {

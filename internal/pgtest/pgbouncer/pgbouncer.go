@@ -1,6 +1,6 @@
-// Package pgbouncer runs a PgBouncer between tests and a PostgreSQL server. It listens on 127.0.0.1, runs as
-// an unprivileged user, and has its configuration in a temporary folder. It ends with the test, or with the
-// test's process.
+// Package pgbouncer runs a PgBouncer between tests and a PostgreSQL server. It listens on
+// 127.0.0.1, runs as an unprivileged user, and has its configuration in a temporary folder. It ends
+// with the test, or with the test's process.
 package pgbouncer
 
 import (
@@ -35,8 +35,8 @@ type Options struct {
 	Settings   []string
 }
 
-// New starts a PgBouncer in front of the database of serverURL, and returns the URL of the same database
-// through it. If the program is not installed, it skips the test.
+// New starts a PgBouncer in front of the database of serverURL, and returns the URL of the same
+// database through it. If the program is not installed, it skips the test.
 func New(t testing.TB, serverURL string, o Options) string {
 	t.Helper()
 	program, err := findProgram()
@@ -63,7 +63,8 @@ func findProgram() (string, error) {
 	return "", errors.New("PgBouncer is not on this machine: apt-get install pgbouncer, dnf install pgbouncer or brew install pgbouncer")
 }
 
-// script kills the program at the end of its standard input, which comes with the end of the test's process.
+// script kills the program at the end of its standard input, which comes with the end of the test's
+// process.
 const script = `trap '' INT
 "$@" </dev/null &
 cat >/dev/null

@@ -1,5 +1,5 @@
-// Command probe prints which PostgreSQL server tests and examples use on this machine. If there is none, it
-// prints what to do, and fails.
+// Command probe prints which PostgreSQL server tests and examples use on this machine. If there is
+// none, it prints what to do, and fails.
 package main
 
 import (

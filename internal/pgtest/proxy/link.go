@@ -99,8 +99,8 @@ func (l *link) pump(from *reader, dst *net.TCPConn) {
 	}
 }
 
-// forward sends msgs, waiting while their direction is frozen. It returns false if that failed: the link is
-// cut, or dst is gone. The reader of dst detects the latter and forwards it.
+// forward sends msgs, waiting while their direction is frozen. It returns false if that failed: the
+// link is cut, or dst is gone. The reader of dst detects the latter and forwards it.
 func (l *link) forward(dir Direction, msgs []Message, dst io.Writer) bool {
 	for len(msgs) > 0 {
 		if !l.pass(dir) {
@@ -141,8 +141,8 @@ func (l *link) pass(dir Direction) bool {
 	return false
 }
 
-// admit counts the first n of msgs, which must be sent after delay. If a trap stopped it there, hit must be
-// closed then.
+// admit counts the first n of msgs, which must be sent after delay. If a trap stopped it there, hit
+// must be closed then.
 func (l *link) admit(dir Direction, msgs []Message) (n int, delay time.Duration, hit chan struct{}) {
 	p := l.p
 	p.mu.Lock()

@@ -90,8 +90,8 @@ type reader struct {
 	buf      []byte
 }
 
-// next waits for a message and returns all that have arrived with it. So messages that a client sends together
-// stay together. At the end of the connection buf is the rest.
+// next waits for a message and returns all that have arrived with it. So messages that a client
+// sends together stay together. At the end of the connection buf is the rest.
 func (r *reader) next() ([]Message, error) {
 	for {
 		var msgs []Message

@@ -1,6 +1,6 @@
-// Package proxy is a TCP proxy for tests, in front of a PostgreSQL server. It reads the wire protocol (version
-// 3, without encryption). So it can count round trips exactly, and stop forwarding at a chosen message, as
-// a link that drops packets does.
+// Package proxy is a TCP proxy for tests, in front of a PostgreSQL server. It reads the wire
+// protocol (version 3, without encryption). So it can count round trips exactly, and stop
+// forwarding at a chosen message, as a link that drops packets does.
 package proxy
 
 import (
@@ -49,8 +49,8 @@ type Proxy struct {
 	stats  Stats
 }
 
-// New starts a proxy on a free port of 127.0.0.1, for the server at serverAddr, a host:port. It is closed when
-// the test ends.
+// New starts a proxy on a free port of 127.0.0.1, for the server at serverAddr, a host:port. It is
+// closed when the test ends.
 func New(t testing.TB, serverAddr string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,8 +72,9 @@ func New(t testing.TB, serverAddr string) *Proxy {
 // Addr returns the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL returns serverURL, a postgres:// URL, with the proxy's address instead of the server's, even if that is a
-// socket folder in a parameter. It turns TLS off, because the proxy must read what it forwards.
+// URL returns serverURL, a postgres:// URL, with the proxy's address instead of the server's, even
+// if that is a socket folder in a parameter. It turns TLS off, because the proxy must read what it
+// forwards.
 func (p *Proxy) URL(serverURL string) string {
 	p.t.Helper()
 	u, err := url.Parse(serverURL)

@@ -1,7 +1,8 @@
 package proxy
 
-// A trip follows the messages on one connection, to know which side must send next. The order of messages
-// does not show that: the answers to the first part of a pipeline may come before its last part.
+// A trip follows the messages on one connection, to know which side must send next. The order of
+// messages does not show that: the answers to the first part of a pipeline may come before its last
+// part.
 type trip struct {
 	open     bool // the client has sent a message, and is not answered completely
 	answered bool // the server has begun to answer: the trip is counted
@@ -29,8 +30,9 @@ func (t *trip) up(m Message) (begins bool) {
 	return begins
 }
 
-// down handles a message of the server and reports whether it makes a trip count. Notices and notifications out
-// of turn have no effect: outside of a trip they do not count, and inside one only the first message does.
+// down handles a message of the server and reports whether it makes a trip count. Notices and
+// notifications out of turn have no effect: outside of a trip they do not count, and inside one
+// only the first message does.
 func (t *trip) down(m Message) (counts bool) {
 	if t.open {
 		counts = !t.answered
