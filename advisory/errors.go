@@ -7,48 +7,51 @@ import (
 	"time"
 )
 
-// The errors of this module. Test for them with errors.Is; the error at hand
-// says more.
+// The errors of this module. Test for them with errors.Is. The text of the returned error adds
+// the operation, the key and the details.
 var (
-	// ErrNotAcquired: the wait for the lock ended before it was free.
+	// ErrNotAcquired: the call stopped waiting before the lock was free.
 	ErrNotAcquired = errors.New("pgadvisory: lock not acquired")
-	// ErrLost: the lock was held and is gone, with the session that held it.
+	// ErrLost: the lock was held, and ended with the session that held it.
 	ErrLost = errors.New("pgadvisory: lock lost")
-	// ErrNotHeld: there is nothing to release.
+	// ErrNotHeld: the lock to release is not held.
 	ErrNotHeld = errors.New("pgadvisory: lock not held")
-	// ErrAlreadyHeld: the connection has the key already, by package sqlconn; or the
-	// transaction has it, by package xact; or a Locker was given the ctx of work that
-	// runs under the key in a Locker's Do. PostgreSQL would grant it to the session a
-	// second time, and ask for a second unlock.
+	// ErrAlreadyHeld: the caller holds the key already. It means one of these:
 	//
-	// Nothing is known across the two packages, nor across connections: inside the
-	// work under a key, sqlconn.Do and xact.Do of that key open another connection
-	// and wait for their own caller. Give them [MaxWait] or a ctx that ends.
+	//   - Package sqlconn took the key on this connection.
+	//   - Package xact took the key in this transaction.
+	//   - A Locker got the ctx of work that runs under the key in its own Do.
+	//
+	// PostgreSQL would grant the key to the session a second time, and require a second unlock.
+	//
+	// Package sqlconn and package xact do not know each other's locks, nor those of other
+	// connections. Inside the work under a key, sqlconn.Do and xact.Do of the same key open
+	// another connection and wait for their own caller. Give them [MaxWait] or a ctx that ends.
 	ErrAlreadyHeld = errors.New("pgadvisory: lock already held")
-	// ErrDeadlock: two or more wait for each other, and this one was told to give way.
+	// ErrDeadlock: two or more sessions wait for each other, and this call was chosen to fail.
 	ErrDeadlock = errors.New("pgadvisory: deadlock")
-	// ErrLockTableFull: the server's lock table has no room (SQLSTATE 53200).
+	// ErrLockTableFull: the server's lock table is full (SQLSTATE 53200).
 	ErrLockTableFull = errors.New("pgadvisory: lock table full")
-	// ErrInvalidKey: the zero Key, which is what [Name] makes of a missing part;
-	// or a text that [ParseKey] cannot read.
+	// ErrInvalidKey: the key is the zero Key, which [Name] returns for a missing part; or the
+	// text is none that [ParseKey] can read.
 	ErrInvalidKey = errors.New("pgadvisory: invalid key")
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("pgadvisory: closed")
-	// ErrStaleSnapshot: under REPEATABLE READ and SERIALIZABLE the transaction's
-	// snapshot may be older than the lock.
+	// ErrStaleSnapshot: the transaction is REPEATABLE READ or SERIALIZABLE, and its snapshot may
+	// be older than the lock.
 	ErrStaleSnapshot = errors.New("pgadvisory: stale snapshot")
-	// ErrUnsafeServer: on this server, or through this pooler, the lock would be fake.
+	// ErrUnsafeServer: on this server, or through this pooler, the lock would not exclude others.
 	ErrUnsafeServer = errors.New("pgadvisory: unsafe server")
 )
 
-// A NotAcquiredError tells of a wait that ended without the lock. It is
-// [ErrNotAcquired], and ctx's error if ctx ended the wait.
+// A NotAcquiredError reports a wait that ended without the lock. It matches [ErrNotAcquired], and
+// ctx's error if ctx ended the wait.
 type NotAcquiredError struct {
 	Key     Key
 	Mode    Mode
 	Waited  time.Duration
-	Holders []Holder // as seen at the end of the wait; empty if nobody was, or they could not be asked for
-	Cause   error    // ctx's error if ctx ended the wait; or that no answer came, and the connection was given up; else nil
+	Holders []Holder // at the end of the wait; empty if there was none, or the query failed
+	Cause   error    // ctx's error if ctx ended the wait; an error if the server did not answer and the connection was discarded; else nil
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -78,21 +81,23 @@ func (e *NotAcquiredError) Unwrap() error { return e.Cause }
 type UnsafeReason string
 
 const (
-	// Standby: locks taken on a hot standby are not seen by the primary.
+	// Standby: the server is a hot standby. Its locks do not exclude those on the primary.
 	Standby UnsafeReason = "hot standby"
-	// Pooler: a proxy hands one backend to several clients between statements.
+	// Pooler: a proxy shares one server session between several clients, statement by statement
+	// or transaction by transaction.
 	Pooler UnsafeReason = "transaction pooling"
-	// NotPostgreSQL: a compatible database that accepts the functions and locks nothing.
+	// NotPostgreSQL: the server is a compatible database that accepts the lock functions but
+	// locks nothing.
 	NotPostgreSQL UnsafeReason = "not PostgreSQL"
-	// NoExclusion: two connections of a pool were granted the same lock. They may be
-	// connected to different servers.
+	// NoExclusion: two connections of a pool were granted the same lock. They may lead to
+	// different servers.
 	NoExclusion UnsafeReason = "locks exclude nobody"
 )
 
-// An UnsafeServerError is [ErrUnsafeServer] with its reason.
+// An UnsafeServerError matches [ErrUnsafeServer] and gives the reason.
 type UnsafeServerError struct {
 	Reason UnsafeReason
-	Detail string // what was seen
+	Detail string // what the check found, and what to do
 }
 
 func (e *UnsafeServerError) Error() string {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// EventKind says what an [Event] tells of.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 const (
-	// Acquired: the lock was taken, after Waited.
+	// Acquired: the call took the lock, after Waited.
 	Acquired EventKind = iota + 1
 	// NotAcquired: a try or a wait ended without the lock.
 	NotAcquired
-	// Waiting: a wait has lasted long and goes on.
+	// Waiting: a wait is taking long, and continues.
 	Waiting
-	// Released: the lock was given back, after Held.
+	// Released: the lock was released, after Held.
 	Released
-	// Lost: the lock was held and is gone.
+	// Lost: the lock was held, and ended with its session.
 	Lost
 	// SessionOpened: a Locker opened a connection.
 	SessionOpened
@@ -49,29 +49,33 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// An Event is what an [Observer] is told.
+// An Event reports one change of a lock, or of a Locker's session, to an [Observer].
 type Event struct {
 	Kind   EventKind
-	Key    Key // the zero Key: of no lock in particular, such as SessionOpened
+	Key    Key // the zero Key if the event is about no single lock, such as SessionOpened
 	Mode   Mode
-	Label  string        // as the call's Label option said
+	Label  string        // of the call's Label option
 	Waited time.Duration // Acquired, NotAcquired, Waiting: since the call began
-	Held   time.Duration // Released, Lost: since the lock was acquired; 0 where it is not known
-	Local  bool          // handed over inside the process
-	PID    int           // of the server process, where it is known
-	Err    error         // NotAcquired, Lost, SessionClosed: why, if there was an error
+	Held   time.Duration // Released, Lost: since the lock was acquired; 0 if unknown
+	Local  bool          // the lock was handed over inside the process
+	PID    int           // of the server process; 0 if unknown
+	Err    error         // the cause, if there was an error
 }
 
-// An Observer is told of what becomes of locks. Observe holds up the call that
-// it tells of, or the Locker's session, so it should return quickly; it may be
-// called by many goroutines at once.
+// An Observer receives the events of locks.
+//
+// Observe blocks the call or the Locker session that it reports on, so it should return quickly.
+// Several goroutines may call it at once.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// SlogObserver logs events to l, or to slog.Default() if l is nil: losses as
-// errors; long waits, and calls that failed otherwise than by a lock that is not free or the
-// end of ctx, as warnings; the rest at debug level.
+// SlogObserver returns an Observer that logs to l, or to slog.Default() if l is nil. The levels are:
+//
+//   - error: a lost lock
+//   - warning: a long wait; a call that failed for another reason than a lock that is not free or
+//     the end of ctx
+//   - debug: everything else
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 
 type slogObserver struct{ l *slog.Logger }
@@ -88,7 +92,7 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 	case Waiting:
 		level = slog.LevelWarn
 	case NotAcquired:
-		// A leader's campaigns, say, which go on, and tell nobody else.
+		// Background calls, such as a leader's campaigns, have no caller that gets the error.
 		if e.Err != nil && !errors.Is(e.Err, ErrNotAcquired) && !errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded) {
 			level = slog.LevelWarn
 		}

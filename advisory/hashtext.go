@@ -7,19 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// HashText returns the key hashtext(s)::bigint, computed here: the key of every
-// program that runs pg_advisory_lock(hashtext('s')). It has 32 bits, so that
-// among 80,000 texts two are likely to share a key. For keys of your own take
-// [Name].
+// HashText returns the key hashtext(s)::bigint, computed without the server. Programs that run
+// pg_advisory_lock(hashtext('s')) lock this key. It has 32 bits, so among 80,000 texts two are
+// likely to share a key. For keys of your own use [Name].
 //
-// The server comes to the same key if the database has the encoding UTF8, if the
-// collation is deterministic, as every one is that was not created otherwise,
-// and if the machine is little-endian, as x86 and ARM are. PostgreSQL makes no
-// promise about hashtext, but has not changed it from version 10 to 18.
+// The server computes the same key under three conditions:
 //
-// The empty text is a text like others. A text that PostgreSQL cannot hold, for
-// it has a NUL byte or is not valid UTF-8, gives the zero Key, which every call
-// refuses.
+//   - The encoding of the database is UTF8.
+//   - The collation is deterministic. It is, unless it was created otherwise.
+//   - The machine is little-endian, as x86 and ARM are.
+//
+// PostgreSQL does not guarantee that hashtext stays as it is, but has not changed it from version 10
+// to 18.
+//
+// The empty text has a key too. A text that PostgreSQL cannot store, because it contains a NUL byte
+// or is not valid UTF-8, gives the zero Key. Every call refuses the zero Key.
 //
 // For the second number of a pair, as in pg_advisory_lock(1, hashtext('s')):
 //
@@ -33,8 +35,8 @@ func HashText(s string) Key {
 	return Int64(int64(int32(hashAny(s, 0))))
 }
 
-// HashTextExtended returns the key hashtextextended(s, seed), computed here. It
-// has all 64 bits; what [HashText] says of servers and of texts holds for it.
+// HashTextExtended returns the key hashtextextended(s, seed), computed without the server. It has all
+// 64 bits. The conditions on servers and texts are those of [HashText].
 func HashTextExtended(s string, seed int64) Key {
 	if !isText(s) {
 		return Key{}

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A Holder is somebody who holds a lock, as far as the server shows it: a role
-// without the rights of pg_read_all_stats may not see a client or a time.
-// PostgreSQL does not record when a lock was taken.
+// A Holder is a session or prepared transaction that holds a lock, as far as the server shows it. A
+// role without the privileges of pg_read_all_stats may not see the client or the times. PostgreSQL
+// does not record when a lock was taken.
 type Holder struct {
 	PID         int       // of the server process; 0 for a prepared transaction
-	Mode        Mode      // in which it holds the lock
+	Mode        Mode      // of its lock
 	User        string    // role name
 	Application string    // application_name
 	Client      string    // address and port, or "local" for a Unix socket
-	Since       time.Time // when its transaction began or, between two, its last statement ended; zero if that is not to be seen
+	Since       time.Time // start of its transaction, or end of its last statement if no transaction is open; zero if not visible
 	Local       bool      // held by a Locker of this process
-	Label       string    // of a local holder
+	Label       string    // of its call, if Local
 }
 
-// String says who it is in one line, such as "pid 812, user app, application
-// billing, client 10.0.0.7:50412, in this state since 2026-03-01T12:00:00Z".
+// String describes the holder in one line, such as "pid 812, user app, application billing, client
+// 10.0.0.7:50412, in this state since 2026-03-01T12:00:00Z".
 func (h Holder) String() string {
 	if h.PID == 0 {
 		return "a prepared transaction"

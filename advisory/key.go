@@ -2,13 +2,11 @@ package advisory
 
 // A Key names a lock. Keys are comparable, and small enough to pass by value.
 //
-// PostgreSQL has two key spaces, which never meet: a bigint ([Int64], and what
-// [Name], [HashText] and [HashTextExtended] come to), and a pair of int4
-// ([Pair]). Both belong to one database: the same key in another database of
-// the server is another lock.
+// PostgreSQL has two separate key spaces: one bigint ([Int64], which [Name], [HashText] and
+// [HashTextExtended] return too), and a pair of int4 ([Pair]). A key belongs to one database: the
+// same key in another database of the server is another lock.
 //
-// The zero Key is in neither space, and every call refuses it with
-// [ErrInvalidKey].
+// The zero Key is in neither space. Every call refuses it with [ErrInvalidKey].
 type Key struct {
 	space uint8 // 0: invalid
 	n     int64 // for a pair: class in the upper, object in the lower 32 bits
@@ -19,7 +17,7 @@ const (
 	pairSpace
 )
 
-// Int64 returns the key n of the bigint key space. Every n is a key, 0 too.
+// Int64 returns the key n of the bigint key space. Every n is a key, including 0.
 func Int64(n int64) Key { return Key{bigintSpace, n} }
 
 // Pair returns the key (class, object) of the pair key space. It is never equal
@@ -46,6 +44,6 @@ func (k Key) Pair() (class, object int32, ok bool) {
 	return int32(k.n >> 32), int32(k.n), true
 }
 
-// IsZero reports whether k is the zero Key, which no call accepts: for one, what
-// [Name] makes of a missing part. Int64(0) and Pair(0, 0) are not zero.
+// IsZero reports whether k is the zero Key, which no call accepts. [Name] returns it for a missing
+// part. Int64(0) and Pair(0, 0) are not zero.
 func (k Key) IsZero() bool { return k == Key{} }

@@ -35,7 +35,7 @@ func (m Mode) ApplyConn(c *option.Call) { c.Mode = uint8(m) }
 // ApplyTx makes a Mode a [TxOption].
 func (m Mode) ApplyTx(c *option.Call) { c.Mode = uint8(m) }
 
-// ApplyBegin makes a Mode a [TxOption].
+// ApplyBegin makes a Mode an xact.BeginOption.
 func (m Mode) ApplyBegin(c *option.Call) { c.Mode = uint8(m) }
 
 // ApplyLocker makes a Mode a [LockerOption].

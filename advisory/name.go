@@ -5,20 +5,20 @@ import (
 	"encoding/binary"
 )
 
-// Name returns a key of the bigint space for a name of one or more parts, such
-// as Name("account", id). Where the parts are divided matters: ("a", "bc") and
-// ("ab", "c") are different keys, and so are ("a", "b") and ("b", "a").
+// Name returns a key of the bigint space for a name of one or more parts, such as Name("account",
+// id). The division into parts matters: ("a", "bc") and ("ab", "c") are different keys, and so are
+// ("a", "b") and ("b", "a").
 //
-// No part at all, or an empty one, gives the zero Key, which every call refuses:
-// an id that is missing by mistake must not become one lock for everybody.
+// Without parts, or with an empty part, Name returns the zero Key, which every call refuses. So an id
+// that is missing by mistake does not become one lock for everybody.
 //
-// Parts are bytes: case, white space and Unicode normalization make a difference.
-// Two names have the same key with a chance of one in 2^64; among a million
-// names the chance that any two do is less than one in ten million.
+// Parts are bytes: case, white space and Unicode normalization make a difference. Two names share a
+// key with a probability of one in 2^64. Among a million names the probability that any two share
+// one is less than one in ten million.
 //
-// The key of a name never changes: it is the first eight bytes, as a big-endian
-// signed number, of the SHA-256 of all parts, each preceded by its length in
-// bytes as eight bytes, big-endian. In SQL, for ("billing", "eu"):
+// The key of a name never changes. It is the first eight bytes of a SHA-256, as a big-endian signed
+// number. The hashed text is all parts, each preceded by its length in bytes as eight bytes,
+// big-endian. In SQL, for ("billing", "eu"):
 //
 //	SELECT ('x' || encode(substr(sha256(
 //	           int8send(octet_length('billing')) || convert_to('billing', 'UTF8') ||

@@ -6,38 +6,41 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/option"
 )
 
-// A ConnOption fits the calls of package sqlconn. An option that is out of place does not compile.
+// A ConnOption is an option of the calls of package sqlconn. An option of another package does not
+// compile.
 type ConnOption interface{ ApplyConn(*option.Call) }
 
-// A TxOption fits the calls of package xact, on a transaction that has begun and on one to begin.
+// A TxOption is an option of the calls of package xact, both in a transaction of the caller's and in
+// one that the call begins.
 type TxOption interface {
 	ApplyTx(*option.Call)
 	ApplyBegin(*option.Call)
 }
 
-// A LockerOption fits the calls of a [Locker].
+// A LockerOption is an option of the calls of a [Locker].
 type LockerOption interface{ ApplyLocker(*option.Call) }
 
-// A SemaphoreOption fits the calls of a locker.Semaphore. A [Mode] is none: slots are exclusive.
+// A SemaphoreOption is an option of the calls of a locker.Semaphore. A [Mode] is not: slots are
+// exclusive.
 type SemaphoreOption interface {
 	LockerOption
 	ApplySemaphore(*option.Call)
 }
 
-// An Option fits the calls of packages sqlconn and xact, and those of a [Locker].
+// An Option is an option of the calls of packages sqlconn and xact, and of a [Locker].
 type Option interface {
 	ConnOption
 	TxOption
 	LockerOption
 }
 
-// A CallOption is an [Option] that fits the calls of a locker.Semaphore too.
+// A CallOption is an [Option] that the calls of a locker.Semaphore accept too.
 type CallOption interface {
 	Option
 	SemaphoreOption
 }
 
-// An ObserverOption fits every call, and locker.New.
+// An ObserverOption is an option of every call, and of locker.New.
 type ObserverOption interface {
 	CallOption
 	ApplyNew(*option.Locker)
@@ -47,8 +50,8 @@ type ObserverOption interface {
 // A wait that MaxWait ends fails with a [*NotAcquiredError]. MaxWait(0) is one try. A Try… call
 // ignores MaxWait.
 //
-// MaxWait does not limit the wait for a free pool connection: while all of a pool are in use, Do
-// and TryDo of packages sqlconn and xact wait for one until ctx ends. Give ctx a deadline for that.
+// MaxWait does not limit the wait for a free pool connection: while all connections are in use, Do
+// and TryDo of packages sqlconn and xact wait until ctx ends. Give ctx a deadline for that.
 func MaxWait(d time.Duration) CallOption {
 	return option.Set(func(c *option.Call) {
 		wait := d

@@ -18,13 +18,15 @@ const keyForms = `"4820", "12:34", "name:billing/eu", "hashtext:foo" or "hashtex
 //	hashtext:foo             HashText("foo")
 //	hashtextextended:0:foo   HashTextExtended("foo", 0)
 //
-// A number is written in one way only: no plus sign, no leading zero, no space.
-// A name is divided at every slash, so a part that has one cannot be written.
-// The text of hashtext may contain anything, colons too. No part of a name and
-// no text may be empty, or begin or end with white space: that is more often a
-// slip than meant, and in Go it can be said all the same.
+// A number has one spelling only: no plus sign, no leading zero, no space. Each slash divides a name,
+// so ParseKey cannot read a part that contains one. The text of hashtext may contain anything,
+// including colons.
 //
-// Errors are [ErrInvalidKey]; they name s and what is wrong with it.
+// ParseKey refuses an empty part and an empty text, and white space at the beginning or the end of
+// either, since these are more often mistakes than intended. [Name] and [HashText] accept them,
+// except for an empty part.
+//
+// Errors match [ErrInvalidKey]. They quote s and say what is wrong with it.
 func ParseKey(s string) (Key, error) {
 	k, err := parseKey(s)
 	if err != nil {
@@ -76,7 +78,7 @@ func parseInt(s string, bits int) (int64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a number", s)
 	case s != canonical:
-		return 0, fmt.Errorf("%q is to be written %q", s, canonical)
+		return 0, fmt.Errorf("write %q as %q", s, canonical)
 	}
 	return n, nil
 }
@@ -103,7 +105,7 @@ func parseHash(s string, hash func(string) Key) (Key, error) {
 	}
 	k := hash(s)
 	if k.IsZero() {
-		return Key{}, errors.New("PostgreSQL has no text with a NUL byte or invalid UTF-8")
+		return Key{}, errors.New("the text has a NUL byte or invalid UTF-8, which PostgreSQL cannot store")
 	}
 	return k, nil
 }

@@ -131,7 +131,7 @@ func FuzzParseKey(f *testing.F) {
 		k, err := advisory.ParseKey(s)
 		if err != nil {
 			if !k.IsZero() {
-				t.Errorf("ParseKey(%q) = %v beside an error", s, k)
+				t.Errorf("ParseKey(%q) = %v together with an error", s, k)
 			}
 			checkParseError(t, s, err)
 			return

@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// String returns "4820" or "12:34"; [ParseKey] reads it back. The zero Key is
-// "invalid", which ParseKey refuses. A key does not remember the name or the
-// text that it was made of.
+// String returns a text such as "4820" or "12:34", which [ParseKey] reads back. For the zero Key it
+// returns "invalid", which ParseKey refuses. A key does not remember the name or text that it was
+// computed from.
 func (k Key) String() string { return k.join(":") }
 
-// SQL returns "4820" or "12, 34", to paste between the parentheses of
-// pg_try_advisory_lock and its siblings, where PostgreSQL takes it for a key of
-// the same space. Of the zero Key it makes what PostgreSQL refuses.
+// SQL returns a text such as "4820" or "12, 34", to paste between the parentheses of
+// pg_try_advisory_lock and its siblings. PostgreSQL reads it as a key of the same space. For the zero
+// Key it returns a text that PostgreSQL refuses.
 func (k Key) SQL() string { return k.join(", ") }
 
 func (k Key) join(sep string) string {
@@ -25,8 +25,8 @@ func (k Key) join(sep string) string {
 	return "invalid"
 }
 
-// MarshalText returns what [Key.String] does, and for the zero Key
-// [ErrInvalidKey]: in JSON, omitzero leaves it out.
+// MarshalText returns the text of [Key.String]. For the zero Key it fails with [ErrInvalidKey]. In
+// JSON, omitzero leaves a zero Key out.
 func (k Key) MarshalText() ([]byte, error) {
 	if k.IsZero() {
 		return nil, fmt.Errorf("%w: the zero Key has no text", ErrInvalidKey)
@@ -34,9 +34,8 @@ func (k Key) MarshalText() ([]byte, error) {
 	return []byte(k.String()), nil
 }
 
-// UnmarshalText reads every form that [ParseKey] does. In JSON a key is a
-// string, "4820", for a number would lose its last digits in other languages.
-// After an error k is as it was.
+// UnmarshalText reads every form that [ParseKey] reads. In JSON a key is a string, "4820", since many
+// languages round a large number. It fails with [ErrInvalidKey], and then leaves k unchanged.
 func (k *Key) UnmarshalText(text []byte) error {
 	parsed, err := ParseKey(string(text))
 	if err != nil {

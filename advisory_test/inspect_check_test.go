@@ -115,7 +115,7 @@ func TestCheckTellsForHowLongAVanishedClientKeepsItsLock(t *testing.T) {
 		}
 		return drivers[0].open(t, u)
 	}
-	finds(t, checkServer(t, with("5", "2", "2", "0")), "vanished client", inspect.Warning, "keeps its lock for 9s", "until the server's system gives up")
+	finds(t, checkServer(t, with("5", "2", "2", "0")), "vanished client", inspect.Warning, "keeps its lock for 9s", "until the server's system stops sending")
 	if ask[string](t, with("5", "2", "2", "9000"), "SELECT setting FROM pg_settings WHERE name = 'tcp_user_timeout'") != "9000" {
 		t.Skip("the server's platform has no tcp_user_timeout")
 	}

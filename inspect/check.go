@@ -17,29 +17,31 @@ import (
 
 const checkTime = 30 * time.Second
 
-// Check looks whether the server behind db is fit for advisory locks: whether they are
-// real there, and what would take them away, keep them or refuse them when nobody
-// expects it. It takes two connections of the pool for a dozen round trips, and leaves
-// neither a lock nor a setting on them. What a driver prepares of its own accord stays there,
-// as with any query: pgx keeps the statements that it has sent.
+// Check reports whether the server behind db is fit for advisory locks: whether they exclude there,
+// and what could remove, keep or refuse them unexpectedly. It needs two connections of the pool at
+// once, for about a dozen round trips. Afterwards they go back to the pool without a lock or a
+// changed setting. Statements that the driver prepares by itself stay, as after any query: pgx
+// keeps them.
 //
-// The subjects of its findings are
+// The subjects of the findings are:
 //
-//   - "pooler": whether connections share a session of the server, as behind PgBouncer in
-//     transaction mode, where locks are fake; and whether there is a proxy at all, such as
-//     PgBouncer in session mode, as far as lib/pq and pgx show it;
-//   - "PostgreSQL", "version" and "recovery": what server it is, and that it is no hot standby;
-//   - "lock table": how much of it is in use, by all of the server;
-//   - "vanished client": how long a holder that vanished without a word would keep its lock;
+//   - "pooler": whether connections share a session of the server. They do behind PgBouncer in
+//     transaction mode, where locks exclude nobody. Also whether there is a proxy at all, such as
+//     PgBouncer in session mode, as far as lib/pq and pgx show it.
+//   - "PostgreSQL", "version" and "recovery": what the server is, and that it is no hot standby.
+//   - "lock table": how much of it is in use, by the whole server.
+//   - "vanished client": how long a holder that vanished without closing its connection keeps its
+//     lock.
 //   - "idle_session_timeout", "idle_in_transaction_session_timeout", "transaction_timeout" and
-//     "statement_timeout", as they are in force on connections of this pool;
-//   - "track_activities", which the search for deadlocks needs;
-//   - "pool": that it is large enough.
+//     "statement_timeout": their values on connections of this pool.
+//   - "track_activities": whether it is on, as the detection of deadlocks requires.
+//   - "pool": whether it is large enough.
 //
-// Behind a pooler in transaction mode, and where the server is not PostgreSQL, that is
-// the only finding. The error tells that the check could not be made; see [Report.Err] for
-// its result. Check returns within two seconds after ctx ends, and takes no more than half
-// a minute.
+// Behind a pooler in transaction mode, and if the server is not PostgreSQL, that is the only finding.
+//
+// Check returns an error if it could not make the check. The result of the check is [Report.Err].
+// Check returns within two seconds after ctx ends, and takes at most half a minute. A connection
+// that does not answer is discarded.
 func Check(ctx context.Context, db *sql.DB) (*Report, error) {
 	if db == nil {
 		return nil, errors.New("pgadvisory: check the server: db is nil")
@@ -63,10 +65,10 @@ func Check(ctx context.Context, db *sql.DB) (*Report, error) {
 
 type check struct {
 	report Report
-	first  atomic.Pointer[pooler.Link] // for giving it up
+	first  atomic.Pointer[pooler.Link] // for giveUp
 
 	tcp   bool
-	proxy bool // one was seen
+	proxy bool // the connection leads through a proxy
 }
 
 func (c *check) giveUp() {
@@ -82,26 +84,27 @@ func (c *check) run(ctx context.Context, db *sql.DB) error {
 	}
 	defer first.Close()
 	c.first.Store(first)
-	// Before all else, since behind a pooler a query that a driver prepares is left there.
+	// This comes first: behind a pooler, a statement that the driver prepares would stay on the
+	// session.
 	sighted, err := c.probe(ctx, db, first)
 	if unsafe, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && unsafe.Reason == advisory.Pooler {
 		c.report.addUnsafe("pooler", advisory.Pooler, unsafe.Detail, poolerAdvice)
 		return nil
 	}
-	if err := c.questions(ctx, db, first, sighted, err); !c.proxy || !lockfn.NotPrepared(err) {
+	if err := c.addFindings(ctx, db, first, sighted, err); !c.proxy || !lockfn.NotPrepared(err) {
 		return err
 	}
-	// A busy pooler that no probe found.
+	// This is a busy pooler that no probe found.
 	c.report = Report{}
-	c.report.addUnsafe("pooler", advisory.Pooler, "what the driver had prepared on the connection was not there when it was used",
+	c.report.addUnsafe("pooler", advisory.Pooler, "a statement that the driver had prepared on the connection did not exist when it was used",
 		poolerAdvice)
 	return nil
 }
 
-const poolerAdvice = "There is a pooler in transaction or statement mode: use xact alone through it, and connect past it, or in session mode, for session-level locks"
+const poolerAdvice = "There is a pooler in transaction or statement mode: use only package xact through it. For session-level locks connect to the server directly, or through a pooler in session mode"
 
-// questions asks the server all but whether there is a pooler; err is why that is not known.
-func (c *check) questions(ctx context.Context, db *sql.DB, first *pooler.Link, sighted bool, err error) error {
+// addFindings makes all findings. err is the error of the probe for a pooler.
+func (c *check) addFindings(ctx context.Context, db *sql.DB, first *pooler.Link, sighted bool, err error) error {
 	var version string
 	if qerr := first.Conn.QueryRowContext(ctx, lockfn.Version).Scan(&version); qerr != nil {
 		return qerr
@@ -133,12 +136,12 @@ func (c *check) questions(ctx context.Context, db *sql.DB, first *pooler.Link, s
 	return nil
 }
 
-// probe looks for a pooler. On a connection that is not seen to be direct it does so again
-// until there is an answer or probesTime is over.
+// probe checks for a pooler. If the connection does not prove to be direct, it repeats the check
+// until that has a result, for at most probesTime.
 func (c *check) probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
 	direct := false
-	if told, ok := first.ToldPID(); ok {
-		rows, err := first.Exec(ctx, lockfn.HasPID(told))
+	if pid, ok := first.ToldPID(); ok {
+		rows, err := first.Exec(ctx, lockfn.HasPID(pid))
 		if err != nil {
 			return false, err
 		}
@@ -161,10 +164,10 @@ func (c *check) probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sigh
 	}
 }
 
-// probesTime is for how long a probe that had no answer is begun again.
+// probesTime is how long a probe without a result is repeated.
 const probesTime = checkTime / 3
 
-// probePause is the pause before the second probe; each further one is twice as long.
+// probePause is the pause before the second probe. Each further pause is twice as long.
 const probePause = 50 * time.Millisecond
 
 func probeOnce(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted bool, err error) {
@@ -177,22 +180,22 @@ func probeOnce(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted boo
 }
 
 func (c *check) pooler(first *pooler.Link, pid int64, sighted bool, err error) {
-	toldPID, told := first.ToldPID()
-	c.proxy = told && toldPID != pid
+	driverPID, known := first.ToldPID()
+	c.proxy = known && driverPID != pid
 	unsafe, fake := errors.AsType[*advisory.UnsafeServerError](err)
 	const how = "two connections are two sessions, and exclude each other"
 	switch {
 	case fake:
-		c.report.addUnsafe("pooler", unsafe.Reason, unsafe.Detail, "Do all connections of the pool go to one server, and to one database?")
+		c.report.addUnsafe("pooler", unsafe.Reason, unsafe.Detail, "Check that all connections of the pool lead to one server and one database")
 	case err != nil:
-		c.report.add("pooler", Warning, "not found out: "+err.Error(), "The check needs two connections of the pool at a time")
+		c.report.add("pooler", Warning, "not found out: "+err.Error(), "The check needs two connections of the pool at once")
 	case c.proxy:
-		c.report.add("pooler", Warning, fmt.Sprintf("%s, but there is a proxy, such as a pooler in session mode: the session has pid %d, the connection was told %d", how, pid, toldPID),
-			"Locks are real. The lock of a client that vanishes is kept until the proxy finds out: set its own keepalive (PgBouncer: tcp_keepidle, tcp_keepintvl, tcp_keepcnt, tcp_user_timeout)")
+		c.report.add("pooler", Warning, fmt.Sprintf("%s, but there is a proxy, such as a pooler in session mode: the session has pid %d, and the driver got pid %d when it connected", how, pid, driverPID),
+			"Locks exclude each other. The lock of a client that vanishes stays until the proxy detects that: set the keepalive of the proxy (PgBouncer: tcp_keepidle, tcp_keepintvl, tcp_keepcnt, tcp_user_timeout)")
 	case !sighted:
 		c.report.add("pooler", Warning, "two connections exclude each other",
-			"What sessions do is not shown (track_activities is off, perhaps), so a busy pooler in transaction mode may not have been seen")
-	case told:
+			"The server does not show the activity of sessions (track_activities may be off), so the check may have missed a busy pooler in transaction mode")
+	case known:
 		c.report.add("pooler", OK, how+"; no proxy", "")
 	default:
 		c.report.add("pooler", OK, how, "The driver does not show whether there is a proxy, such as a pooler in session mode")
@@ -203,12 +206,12 @@ func (c *check) server(version string, number int, recovery bool) {
 	words, _, _ := strings.Cut(version, ",")
 	c.report.add("PostgreSQL", OK, words, "")
 	if number < lockfn.OldestServer {
-		c.report.add("version", Warning, fmt.Sprint(number), fmt.Sprintf("This library is for PostgreSQL %d and newer", lockfn.OldestServer/10000))
+		c.report.add("version", Warning, fmt.Sprint(number), fmt.Sprintf("This library supports PostgreSQL %d and newer: upgrade the server", lockfn.OldestServer/10000))
 	} else {
 		c.report.add("version", OK, fmt.Sprint(number), "")
 	}
 	if recovery {
-		c.report.addUnsafe("recovery", advisory.Standby, "pg_is_in_recovery() is true", "A hot standby grants locks that the primary knows nothing of: connect to the primary")
+		c.report.addUnsafe("recovery", advisory.Standby, "pg_is_in_recovery() is true", "Locks on a hot standby do not exclude those on the primary: connect to the primary")
 	} else {
 		c.report.add("recovery", OK, "a primary", "")
 	}
@@ -217,7 +220,7 @@ func (c *check) server(version string, number int, recovery bool) {
 func (c *check) lockTable(used, table int64) {
 	value := fmt.Sprintf("%d of %d in use, room for %d", used, table, max(table-used, 0))
 	if used*2 >= table {
-		c.report.add("lock table", Warning, value, "When it is full, locks of all kinds fail, for everybody: hold fewer, or raise max_locks_per_transaction")
+		c.report.add("lock table", Warning, value, "When it is full, locks of all kinds fail, for all sessions: hold fewer, or raise max_locks_per_transaction")
 		return
 	}
 	c.report.add("lock table", OK, value, "")
@@ -227,9 +230,9 @@ func (c *check) pool(db *sql.DB) {
 	st := db.Stats()
 	switch {
 	case st.MaxOpenConnections == 0:
-		c.report.add("pool", OK, "no limit of connections", "")
+		c.report.add("pool", OK, "no limit on connections", "")
 	case st.MaxOpenConnections == 1:
-		c.report.add("pool", Warning, "MaxOpenConns is 1", "Work under a lock has no connection beside the one that holds it, and a Locker refuses: raise it to 2 or more")
+		c.report.add("pool", Warning, "MaxOpenConns is 1", "Work under a lock has no connection other than the one that holds it, and a Locker refuses to work: raise it to 2 or more")
 	default:
 		c.report.add("pool", OK, fmt.Sprintf("MaxOpenConns is %d", st.MaxOpenConnections), "")
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A Verdict is what a [Finding] comes to.
+// A Verdict is the severity of a [Finding].
 type Verdict uint8
 
 const (
-	// OK: nothing has to be done.
+	// OK: no action is needed.
 	OK Verdict = iota
-	// Warning: locks are real, but may be lost, kept or refused when nobody expects it; or
-	// something could not be found out.
+	// Warning: locks exclude each other, but may be lost, kept or refused unexpectedly; or the
+	// check of this subject had no result.
 	Warning
-	// Unsafe: locks are fake.
+	// Unsafe: locks do not exclude each other.
 	Unsafe
 )
 
@@ -33,20 +33,20 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", uint8(v))
 }
 
-// MarshalText returns what String does.
+// MarshalText returns the text of String.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// A Finding is one thing that [Check] has looked at.
+// A Finding is the result of [Check] for one subject.
 type Finding struct {
 	Subject string  `json:"subject"` // such as "pooler" or the name of a setting
 	Verdict Verdict `json:"verdict"`
-	Value   string  `json:"value"`            // what was seen
+	Value   string  `json:"value"`            // what the check found
 	Advice  string  `json:"advice,omitempty"` // what it means and what to do
 
 	reason advisory.UnsafeReason
 }
 
-// String is the finding in one line.
+// String returns the finding as one line.
 func (f Finding) String() string {
 	s := fmt.Sprintf("%-7v  %s: %s", f.Verdict, f.Subject, f.Value)
 	if f.Advice != "" {
@@ -55,12 +55,12 @@ func (f Finding) String() string {
 	return s
 }
 
-// A Report is the answer of [Check].
+// A Report is the result of [Check].
 type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Verdict is the worst of the findings'.
+// Verdict returns the most severe verdict of the findings.
 func (r *Report) Verdict() Verdict {
 	worst := OK
 	for _, f := range r.Findings {
@@ -69,7 +69,7 @@ func (r *Report) Verdict() Verdict {
 	return worst
 }
 
-// Err returns an [*advisory.UnsafeServerError] if locks are fake, else nil.
+// Err returns an [*advisory.UnsafeServerError] if a finding is [Unsafe], else nil.
 func (r *Report) Err() error {
 	for _, f := range r.Findings {
 		if f.Verdict == Unsafe {
@@ -79,7 +79,7 @@ func (r *Report) Err() error {
 	return nil
 }
 
-// Finding returns the finding on a subject.
+// Finding returns the finding for a subject. ok is false if there is none.
 func (r *Report) Finding(subject string) (f Finding, ok bool) {
 	for _, f := range r.Findings {
 		if f.Subject == subject {
@@ -89,7 +89,7 @@ func (r *Report) Finding(subject string) (f Finding, ok bool) {
 	return Finding{}, false
 }
 
-// String is the report, a line for each finding.
+// String returns the report, with one line for each finding.
 func (r *Report) String() string {
 	var b strings.Builder
 	for _, f := range r.Findings {

@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
-// A setting is one of the server's, as it is in force.
+// A setting is a setting of the server, with the value that is in force.
 type setting struct{ value, unit, source string }
 
 func readSettings(ctx context.Context, conn *sql.Conn) (map[string]setting, error) {
@@ -42,7 +42,7 @@ func (s setting) duration() time.Duration {
 	return time.Duration(s.number()) * unit
 }
 
-// where says where the value comes from.
+// where returns where the value was set.
 func (s setting) where() string {
 	switch s.source {
 	case "default", "override":
@@ -65,12 +65,12 @@ func (s setting) where() string {
 
 var timeouts = []struct {
 	name, advice string
-	ends         bool // the session
+	ends         bool // it ends the session
 }{
 	{"idle_session_timeout", "It ends a session that holds a lock and is idle for that long. A Locker turns it off for its sessions; for locks on connections of your own: ALTER ROLE … SET idle_session_timeout = 0", true},
-	{"idle_in_transaction_session_timeout", "It ends a transaction that holds a lock and is idle for that long, while its work does something else, say: ALTER ROLE … SET idle_in_transaction_session_timeout = 0, or SET LOCAL in the transaction", true},
-	{"transaction_timeout", "It ends the session of a transaction that takes that long, with what it holds: ALTER ROLE … SET transaction_timeout = 0, or SET LOCAL in the transaction", true},
-	{"statement_timeout", "It takes no lock away, but cancels statements of the work, and waits with PlainWait", false},
+	{"idle_in_transaction_session_timeout", "It ends a transaction that holds a lock and is idle for that long, for example while its work does something else: ALTER ROLE … SET idle_in_transaction_session_timeout = 0, or SET LOCAL in the transaction", true},
+	{"transaction_timeout", "It ends the session of a transaction that takes that long, and releases its locks: ALTER ROLE … SET transaction_timeout = 0, or SET LOCAL in the transaction", true},
+	{"statement_timeout", "It releases no lock, but cancels statements of the work, and waits with PlainWait", false},
 }
 
 func (c *check) timeouts(settings map[string]setting) {
@@ -78,7 +78,7 @@ func (c *check) timeouts(settings map[string]setting) {
 		s, ok := settings[t.name]
 		switch {
 		case !ok:
-			c.report.add(t.name, OK, "this server does not have it", "")
+			c.report.add(t.name, OK, "this server does not have this setting", "")
 		case s.number() == 0:
 			c.report.add(t.name, OK, "off", "")
 		case t.ends:
@@ -89,15 +89,15 @@ func (c *check) timeouts(settings map[string]setting) {
 	}
 }
 
-// soon is for how long a vanished holder may keep its lock without a warning.
+// soon is how long a vanished holder may keep its lock without a warning.
 const soon = time.Minute
 
-// vanished tells how long the lock of a client that vanished is kept on a connection that is
-// idle, and on one whose last answer did not arrive.
+// vanished reports how long a client that vanished keeps its lock, on an idle connection and on one
+// whose last answer did not arrive.
 //
-// An idle link is given up after tcp_keepalives_idle and as many tcp_keepalives_interval as
-// tcp_keepalives_count says, or as tcp_user_timeout takes if that is set. Keepalives are not
-// sent while an answer is not acknowledged: then tcp_user_timeout counts alone.
+// The server closes an idle link after tcp_keepalives_idle plus tcp_keepalives_count times
+// tcp_keepalives_interval. If tcp_user_timeout is set, it replaces the count. While an answer is not
+// acknowledged the kernel sends no keepalives: then only tcp_user_timeout counts.
 func (c *check) vanished(settings map[string]setting) {
 	const subject = "vanished client"
 	if c.proxy {
@@ -105,7 +105,7 @@ func (c *check) vanished(settings map[string]setting) {
 		return
 	}
 	if !c.tcp {
-		c.report.add(subject, OK, "not over a Unix socket: the server is told of the end of a client at once", "")
+		c.report.add(subject, OK, "not over a Unix socket: the server detects the end of a client at once", "")
 		return
 	}
 	idle, interval := settings["tcp_keepalives_idle"].duration(), settings["tcp_keepalives_interval"].duration()
@@ -119,9 +119,9 @@ func (c *check) vanished(settings map[string]setting) {
 	}
 	value := fmt.Sprintf("keeps its lock for %v", after)
 	if user == 0 {
-		value += ", and until the server's system gives up sending (on Linux a quarter of an hour or more) if an answer was under way"
+		value += ", or, if an answer was being sent, until the server's system stops sending (on Linux a quarter of an hour or more)"
 	} else {
-		value += fmt.Sprintf(", or %v if an answer was under way", user)
+		value += fmt.Sprintf(", or %v if an answer was being sent", user)
 	}
 	value += fmt.Sprintf(" (tcp_keepalives_idle %v, interval %v, count %d, tcp_user_timeout %v)", idle, interval, count, user)
 	if user > 0 && after <= soon && user <= soon {
@@ -134,7 +134,7 @@ func (c *check) vanished(settings map[string]setting) {
 
 func (c *check) activities(settings map[string]setting) {
 	if s := settings["track_activities"]; s.value == "off" {
-		c.report.add("track_activities", Warning, "off, "+s.where(), "Without it, waits that wait for each other are not found: turn it on")
+		c.report.add("track_activities", Warning, "off, "+s.where(), "Without it the library does not detect deadlocks between waits: turn it on")
 		return
 	}
 	c.report.add("track_activities", OK, "on", "")

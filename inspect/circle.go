@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// circles finds sessions that wait for each other. Of all those that wait, in the end, for each
-// other it tells one circle: another may be there when that one is gone.
+// circles returns sessions that wait for each other. In each group of sessions that wait for each
+// other, directly or through others, it returns one circle. Another may be left when that circle is
+// broken.
 func circles(locks []Lock) (suspects []Suspect) {
 	waitsFor := map[int][]int{}
 	var pids []int
@@ -19,12 +20,13 @@ func circles(locks []Lock) (suspects []Suspect) {
 		}
 	}
 	for _, circle := range circlesOf(pids, func(pid int) []int { return waitsFor[pid] }) {
-		suspects = append(suspects, ofCircle(circle, locks))
+		suspects = append(suspects, circleSuspect(circle, locks))
 	}
 	return suspects
 }
 
-func ofCircle(circle []int, locks []Lock) Suspect {
+// circleSuspect returns the suspect of one circle.
+func circleSuspect(circle []int, locks []Lock) Suspect {
 	s := Suspect{Kind: Circle}
 	var last Lock
 	for _, l := range locks {
@@ -37,8 +39,8 @@ func ofCircle(circle []int, locks []Lock) Suspect {
 			last = l
 		}
 	}
-	s.Why = fmt.Sprintf("The sessions of %s wait for each other. The server ends such a deadlock after deadlock_timeout, 1 s by default, and waits of this library end it within three; if you see it again, nobody does.", pids(circle))
-	s.Do = "Look again. If it is still there, cancel one of the waits: the one that began last, say."
+	s.Why = fmt.Sprintf("The sessions of %s wait for each other. The server ends such a deadlock after deadlock_timeout, 1 s by default, and waits of this library end it within three seconds. If you see it again, it does not end by itself.", pids(circle))
+	s.Do = "Look again. If it is still there, cancel one of the waits, for example the one that began last."
 	if last.PID != 0 {
 		s.PID = last.PID
 		s.SQL = onSession("pg_cancel_backend", last)
@@ -46,35 +48,35 @@ func ofCircle(circle []int, locks []Lock) Suspect {
 	return s
 }
 
-// circlesOf finds a shortest circle in each group of sessions that all wait, in the end, for each
-// other: the one through the session that comes first in pids.
+// circlesOf returns a shortest circle in each group of sessions that wait for each other, directly or
+// through others: the circle through the session that comes first in pids.
 //
-// A queue has an arrow from each session to all before it, so there may be hundreds of thousands.
-// Each is looked at a few times: the groups are found first, by one walk (Tarjan's), and a circle
-// is then looked for once in each.
+// In a queue each session waits for all before it, so there may be hundreds of thousands of edges.
+// Each is visited a few times only. One walk (Tarjan's) finds the groups, and then one search in
+// each group finds a circle.
 func circlesOf(pids []int, waitsFor func(pid int) []int) (circles [][]int) {
 	group := groups(pids, waitsFor)
 	size := map[int]int{}
 	for _, g := range group {
 		size[g]++
 	}
-	told := map[int]bool{}
+	done := map[int]bool{}
 	for _, pid := range pids {
 		g := group[pid]
-		if told[g] {
+		if done[g] {
 			continue
 		}
 		if size[g] == 1 && !slices.Contains(waitsFor(pid), pid) {
 			continue
 		}
-		told[g] = true
+		done[g] = true
 		circles = append(circles, circle(pid, waitsFor, func(q int) bool { return group[q] == g }))
 	}
 	return circles
 }
 
-// groups gives the sessions that all wait, in the end, for each other one number, from 1. A
-// prepared transaction, 0, waits for nobody and is in no group.
+// groups numbers the groups of sessions that wait for each other, directly or through others, from
+// 1. A prepared transaction, 0, waits for no session and is in no group.
 func groups(pids []int, waitsFor func(pid int) []int) map[int]int {
 	var (
 		group   = map[int]int{}
@@ -116,9 +118,9 @@ func groups(pids []int, waitsFor func(pid int) []int) map[int]int {
 	return group
 }
 
-// circle returns the sessions of a shortest circle through pid among those that are in, in the
-// order in which they wait, or nil.
-func circle(pid int, waitsFor func(pid int) []int, in func(pid int) bool) []int {
+// circle returns a shortest circle through pid, of sessions for which inGroup returns true, in the
+// order in which they wait. It returns nil if there is none.
+func circle(pid int, waitsFor func(pid int) []int, inGroup func(pid int) bool) []int {
 	from := map[int]int{}
 	queue := []int{pid}
 	for len(queue) > 0 {
@@ -134,7 +136,7 @@ func circle(pid int, waitsFor func(pid int) []int, in func(pid int) bool) []int 
 				slices.Reverse(path)
 				return path
 			}
-			if _, seen := from[q]; !seen && in(q) {
+			if _, seen := from[q]; !seen && inGroup(q) {
 				from[q] = p
 				queue = append(queue, q)
 			}

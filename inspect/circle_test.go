@@ -76,17 +76,17 @@ func TestCirclesInALongQueue(t *testing.T) {
 			if arrows < 500_000 || looked > 3*arrows {
 				t.Errorf("%d arrows were looked at %d times", arrows, looked)
 			}
-			told := 0
-			for _, s := range judge(locks, here{}, time.Second) {
+			reported := 0
+			for _, s := range judge(locks, place{}, time.Second) {
 				if s.Kind == Circle {
-					told++
+					reported++
 					if !strings.Contains(s.Why, "pids 1, 1001 wait") {
 						t.Error(s.Why)
 					}
 				}
 			}
-			if told != want {
-				t.Errorf("%d circles are told, not %d", told, want)
+			if reported != want {
+				t.Errorf("%d circles are reported, not %d", reported, want)
 			}
 		})
 	}
@@ -99,14 +99,14 @@ func TestCircleThatIsNotSeenWhole(t *testing.T) {
 	for i := range seen {
 		seen[i].WaitsFor = []int{3 - seen[i].PID}
 	}
-	list := judge(seen, here{}, time.Minute)
+	list := judge(seen, place{}, time.Minute)
 	if len(list) != 1 || list[0].Kind != Circle || list[0].SQL != "" {
 		t.Errorf("%v", list)
 	}
 	for i := range seen {
 		seen[i].StateSince = time.Unix(1e9, 0)
 	}
-	list = judge(seen, here{}, time.Minute)
+	list = judge(seen, place{}, time.Minute)
 	if len(list) != 1 || !strings.Contains(list[0].SQL, "state_change = '2001-09-09 01:46:40+00'") {
 		t.Errorf("%v", list)
 	}

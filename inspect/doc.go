@@ -1,12 +1,16 @@
-// Package inspect shows the advisory locks of a database: who holds them and who
-// waits ([Locks], [Holders]), which of them look like an incident ([Suspects]), and a page of all
-// that for a debug server ([Handler]). These change nothing on the server, and never ask for the text
-// of a statement. [Check] says whether a server is fit for advisory locks at all.
+// Package inspect shows the advisory locks of a database:
 //
-// What the server shows depends on the role. Everybody sees keys, modes, pids, users,
-// application names and who waits for whom. Only a role with the rights of pg_read_all_stats
-// (which pg_monitor has too) sees the client, the state and the times of other roles'
-// sessions: of these, what is missing is named in [Lock.Hidden].
+//   - [Locks] and [Holders] return who holds the locks and who waits for them.
+//   - [Suspects] returns the ones that look like an incident.
+//   - [Handler] serves all of that as a page, for a debug server.
+//   - [Check] reports whether a server is fit for advisory locks at all.
+//
+// The package changes nothing on the server, and never reads the text of a statement.
+//
+// What the server shows depends on the role. Every role sees keys, modes, pids, users, application
+// names and who waits for whom. Only a role with the privileges of pg_read_all_stats, which
+// pg_monitor includes, sees the client, the state and the times of other roles' sessions.
+// [Lock.Hidden] names the values that the role may not see.
 //
 //	GRANT pg_read_all_stats TO app
 //
@@ -22,10 +26,10 @@ import (
 	"database/sql"
 )
 
-// A DB runs a query: a *sql.DB, *sql.Conn, *sqlx.DB or the like.
+// A DB runs a query: a *sql.DB, a *sql.Conn, a *sqlx.DB or another type with this method.
 //
-// Within one transaction the server shows sessions as they were when they were first
-// looked at, so a *sql.Tx serves for one look.
+// Within one transaction the server shows sessions as they were when they were first read. So use a
+// *sql.Tx for one call only.
 type DB interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }

@@ -24,7 +24,7 @@ func ExampleHandler() {
 	log.Fatal(http.ListenAndServe("localhost:6060", debug))
 }
 
-// A follower names its leader.
+// A follower prints its leader.
 func ExampleHolders() {
 	holders, err := inspect.Holders(ctx, db, advisory.Name("billing", "leader"))
 	if err != nil {
@@ -35,7 +35,7 @@ func ExampleHolders() {
 	}
 }
 
-// Who waits for longer than a minute, and for whom.
+// Print the waits that have lasted longer than a minute.
 func ExampleLocks() {
 	locks, err := inspect.Locks(ctx, db)
 	if err != nil {
@@ -48,7 +48,7 @@ func ExampleLocks() {
 	}
 }
 
-// What an operator should look at, with what to do.
+// Print what looks like an incident, with what to do.
 func ExampleSuspects() {
 	suspects, err := inspect.Suspects(ctx, db, inspect.After(10*time.Minute))
 	if err != nil {

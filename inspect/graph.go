@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A graph is the drawing of who waits for whom: sessions in layers, those that
-// wait for nobody at the left, and an arrow from each session to those that it waits for.
+// A graph is the drawing of who waits for whom. Sessions are in layers, with those that wait for no
+// one on the left. An arrow leads from each session to those that it waits for.
 type graph struct {
 	Width, Height int
 	Nodes         []*node
@@ -23,7 +23,7 @@ type node struct {
 	Name    string // "pid 812"
 	PID     int
 	Lines   []string // what it holds and waits for
-	Title   string   // all of it
+	Title   string   // the full text
 	Class   string
 	X, Y    int
 	Width   int
@@ -32,13 +32,13 @@ type node struct {
 	waits   []*node // whom it waits for
 	waiters int
 	layer   int
-	part    int // which drawing of its own it belongs to
-	state   int // of a walk
+	part    int // which separate drawing it belongs to
+	state   int // during a walk
 	age     int64
 	holds   bool
 }
 
-// id names a session or a prepared transaction.
+// An id identifies a session or a prepared transaction.
 type id struct {
 	pid int
 	gid string
@@ -60,7 +60,7 @@ const (
 
 	maxNodes = 60
 	maxEdges = 240
-	maxLine  = 12 // of those who wait for one session, and for whom nobody waits; and of those for whom one waits
+	maxLine  = 12 // limit of waiters of one session that block no one themselves, and of blockers of one session
 
 	lineLength = 34 // of the text in a node
 )
@@ -73,7 +73,7 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 	held := map[id][]Lock{}
 	waits := map[id][]int{}
 	info := map[id]Lock{}
-	var order []id // of those that wait, the longest first
+	var order []id // the waiting sessions, the longest wait first
 	for _, l := range locks {
 		n := id{l.PID, l.Prepared}
 		info[n] = l
@@ -116,7 +116,7 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 	}
 	for _, w := range order {
 		blockers := blockersOf(waits[w], waiting[w], holders)
-		// The blockers first: an arrow that leads nowhere says nothing.
+		// Add the blockers first: an arrow needs both ends.
 		var to []*node
 		for len(blockers) > maxLine {
 			last := blockers[len(blockers)-1]
@@ -161,9 +161,9 @@ func newGraph(locks []Lock, suspect map[id]bool) *graph {
 	return g
 }
 
-// blockersOf returns the sessions to which arrows lead from one that waits: those who hold
-// what it waits for. Only if nobody who holds it keeps it waiting, it is the last of those that are
-// queued up before it: an arrow to each of them would be a drawing of arrows.
+// blockersOf returns the sessions that a waiting session points to: the holders that keep it
+// waiting. If there is none, it returns the last session in the queue before it. An arrow to each
+// session of the queue would hide the rest of the drawing.
 func blockersOf(waitsFor []int, w Lock, holders map[advisory.Key][]id) []id {
 	var hard, soft []id
 	if w.PID != 0 {
@@ -206,20 +206,7 @@ func (n *node) describe(l Lock, held []Lock, w Lock, suspect bool) {
 	}
 	if len(held) > 0 {
 		n.Class += " holder"
-		line := "holds " + held[0].Key.String()
-		if held[0].Mode == advisory.Shared {
-			line += " shared"
-		}
-		// What others wait for comes first.
-		for _, h := range held {
-			if len(h.WaitedForBy) > 0 {
-				line = "holds " + h.Key.String()
-				if h.Mode == advisory.Shared {
-					line += " shared"
-				}
-				break
-			}
-		}
+		line := heldLine(held)
 		if len(held) > 1 {
 			line += fmt.Sprintf(" and %d more", len(held)-1)
 		}
@@ -258,8 +245,21 @@ func (n *node) describe(l Lock, held []Lock, w Lock, suspect bool) {
 	}
 }
 
-// layers gives each node its layer, one to the right of those that it waits for. An
-// arrow that closes a circle does not count.
+// heldLine names one of the held locks: the first that others wait for, or the first.
+func heldLine(held []Lock) string {
+	shown := held[0]
+	if i := slices.IndexFunc(held, func(h Lock) bool { return len(h.WaitedForBy) > 0 }); i >= 0 {
+		shown = held[i]
+	}
+	line := "holds " + shown.Key.String()
+	if shown.Mode == advisory.Shared {
+		line += " shared"
+	}
+	return line
+}
+
+// layers sets the layer of each node, one to the right of those that it waits for. It ignores an
+// arrow that closes a circle.
 func (g *graph) layers() {
 	const (
 		fresh = iota
@@ -286,7 +286,7 @@ func (g *graph) layers() {
 	}
 }
 
-// place gives each node its place: parts that have nothing to do with each other are one below the other.
+// place sets the position of each node. Parts that are not connected are below each other.
 func (g *graph) place() {
 	root := map[*node]*node{}
 	var find func(n *node) *node
@@ -345,7 +345,7 @@ func (g *graph) place() {
 	g.Height = y - gapPart + margin
 }
 
-// middle is the middle of those that it waits for, which have been placed.
+// middle returns the mean height of the nodes that n waits for and that are placed already.
 func (n *node) middle() int {
 	sum, count := 0, 0
 	for _, b := range n.waits {
@@ -367,7 +367,7 @@ func (g *graph) arrows() {
 			y1, y2 := n.Y+nodeHeight/2, b.Y+nodeHeight/2
 			x1, x2 := n.X, b.X+nodeWidth
 			bend := -(x1 - x2) / 2
-			if b.layer >= n.layer { // it closes a circle
+			if b.layer >= n.layer { // the arrow closes a circle
 				e.Class = "edge back"
 				x1, x2 = n.X+nodeWidth, b.X
 				bend = max((x2-x1)/2, gapX/2)

@@ -17,24 +17,26 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
-// handlerTimeout bounds what a request asks of the database.
+// handlerTimeout limits the queries of one request.
 const handlerTimeout = 5 * time.Second
 
-// Handler serves a page with the advisory locks of the database that db is connected to: who holds
-// them, who waits, a drawing of who waits for whom, and what looks like an incident. With
-// ?format=json it is the same as JSON, with ?refresh=5 a page that comes anew every five seconds,
-// and ?after=30s is [After] for the suspects.
+// Handler returns a handler that serves a page with the advisory locks of the database that db is
+// connected to: who holds them, who waits, a drawing of who waits for whom, and the suspects. It
+// panics if db is nil. The parameters are:
 //
-// The page shows keys, roles, application names, addresses of clients, and SQL that would end
-// a session. It shows no text of statements and no passwords, and changes nothing. Who
-// may see it is for the caller to decide: guard the route, as one does for net/http/pprof.
+//   - ?format=json returns the same as JSON.
+//   - ?refresh=5 returns a page that reloads every five seconds.
+//   - ?after=30s is [After] for the suspects.
 //
 // It answers GET and HEAD alone, and one request at a time, with three short queries that take 5
 // seconds at most; then, or if the database cannot be reached, the answer is 503. The page has no
 // script and loads nothing. Of many locks it shows those that somebody waits for, and
 // says how many were left out; the JSON has all.
 //
-// It panics if db is nil.
+// The handler accepts only GET and HEAD. It serves one request at a time, with two short queries
+// that take at most 5 seconds. If they take longer, or the database is not reachable, the status is
+// 503. The page has no script and loads nothing. If there are many locks, it shows those that
+// sessions wait for and the number of the others; the JSON has all of them.
 func Handler(db DB) http.Handler {
 	if given.IsNil(db) {
 		panic("pgadvisory: inspect.Handler: db is nil")
@@ -44,11 +46,11 @@ func Handler(db DB) http.Handler {
 
 type handler struct {
 	db      DB
-	turn    chan struct{} // so that a database that hangs is asked once
+	turn    chan struct{} // so that at most one request waits for a database that hangs
 	timeout time.Duration
 }
 
-// A snapshot is what both formats show.
+// A snapshot is the content of both formats.
 type snapshot struct {
 	Database      string    `json:"database"`
 	Role          string    `json:"role"`
@@ -91,11 +93,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s, err := h.look(r.Context(), after)
+	s, err := h.snapshot(r.Context(), after)
 	if err != nil {
 		head.Set("Retry-After", "5")
-		// What a driver says may name hosts and users.
-		text := "The database cannot be reached, or refused the question."
+		// The driver's error may contain names of hosts and users.
+		text := "The database is not reachable, or refused the query."
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bound.ErrNoAnswer) {
 			text = fmt.Sprintf("The database did not answer within %v.", h.timeout)
 		}
@@ -114,16 +116,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = pageTemplate.Execute(&body, newPage(s, max(0, min(refresh, 3600)), q.Get("after")))
 	}
 	if err != nil {
-		http.Error(w, "The page could not be made.", http.StatusInternalServerError)
+		http.Error(w, "The page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
 	head.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.Write(body.Bytes())
 }
 
-// look asks the database, in bounded time whatever the driver does. If the driver hangs, the
-// turn is its own until it returns.
-func (h *handler) look(ctx context.Context, after time.Duration) (*snapshot, error) {
+// snapshot reads the locks, in bounded time even if the driver blocks. If the driver blocks, it
+// keeps the turn until it returns.
+func (h *handler) snapshot(ctx context.Context, after time.Duration) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	select {
@@ -133,7 +135,7 @@ func (h *handler) look(ctx context.Context, after time.Duration) (*snapshot, err
 	}
 	return bound.Call(ctx, func(ctx context.Context) (*snapshot, error) {
 		defer func() { <-h.turn }()
-		at, err := look(ctx, h.db)
+		at, err := readPlace(ctx, h.db)
 		if err != nil {
 			return nil, err
 		}

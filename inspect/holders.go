@@ -9,11 +9,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Holders lists who holds key now, in any mode: by it a follower names its leader. Nobody
-// holds it if the list is empty. [advisory.Holder] says what a role may not see; nothing
-// tells here that it may not, as [Locks] does.
+// Holders returns who holds key now, in any mode. A follower can use it to name its leader. The
+// list is empty if nobody holds key. [advisory.Holder] says which fields a role may not see. Unlike
+// [Locks], Holders does not report which fields are hidden.
 //
-// Errors: [advisory.ErrInvalidKey] for the zero Key; those of the driver.
+// Errors: [advisory.ErrInvalidKey] for the zero Key; otherwise those of the driver.
 func Holders(ctx context.Context, db DB, key advisory.Key) ([]advisory.Holder, error) {
 	if key.IsZero() {
 		return nil, fmt.Errorf("pgadvisory: list the holders of a key: %w", advisory.ErrInvalidKey)

@@ -11,11 +11,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// judge finds the suspects among the locks of a database.
-func judge(locks []Lock, h here, after time.Duration) []Suspect {
+// judge returns the suspects among the locks of a database.
+func judge(locks []Lock, h place, after time.Duration) []Suspect {
 	var (
 		suspects []Suspect
-		blamed   = map[advisory.Key]bool{} // whose holders are suspects
+		blamed   = map[advisory.Key]bool{} // keys whose holders are suspects
 		waiters  = map[advisory.Key][]Lock{}
 		held     []Lock
 	)
@@ -42,9 +42,9 @@ func judge(locks []Lock, h here, after time.Duration) []Suspect {
 		add(Suspect{
 			Kind:  Standby,
 			Locks: held,
-			Why: fmt.Sprintf("The server is in recovery: a standby. %s here, and exclude nobody on the primary, which knows nothing of them.",
+			Why: fmt.Sprintf("The server is in recovery: a standby. %s here, and exclude nobody on the primary.",
 				count(len(held), "advisory lock is held", "advisory locks are held")),
-			Do: "Have the programs connect to the primary (target_session_attrs=read-write, in a connection string that names both).",
+			Do: "Make the programs connect to the primary (target_session_attrs=read-write, in a connection string that names both).",
 		})
 	}
 	for _, s := range circles(locks) {
@@ -82,19 +82,24 @@ func judge(locks []Lock, h here, after time.Duration) []Suspect {
 	slices.SortStableFunc(suspects, func(a, b Suspect) int {
 		return cmp.Or(-compareBools(a.Kind == Standby, b.Kind == Standby), -cmp.Compare(len(a.Waiters), len(b.Waiters)))
 	})
+	return append(suspects, unseenSuspects(h, unseen, disabled)...)
+}
 
+// unseenSuspects returns the suspects of sessions whose state is not visible: because they belong to
+// other roles (unseen), or because track_activities is off (disabled).
+func unseenSuspects(h place, unseen, disabled []Lock) (suspects []Suspect) {
 	if len(unseen) > 0 {
 		suspects = append(suspects, Suspect{
 			Kind: Unseen, Locks: unseen,
 			Why: fmt.Sprintf("The role %s may not see the state of %s, which are of other roles.", clean(h.Role), sessions(unseen)),
-			Do:  "Look with a role that has the rights of pg_read_all_stats, or have a superuser grant them.",
+			Do:  "Use a role with the privileges of pg_read_all_stats, or let a superuser grant them.",
 			SQL: "GRANT pg_read_all_stats TO " + identifier(h.Role) + ";",
 		})
 	}
 	if len(disabled) > 0 {
 		suspects = append(suspects, Suspect{
 			Kind: Unseen, Locks: disabled,
-			Why: fmt.Sprintf("Nothing tells the state of %s: track_activities is off there.", sessions(disabled)),
+			Why: fmt.Sprintf("The state of %s is not visible: track_activities is off there.", sessions(disabled)),
 			Do:  "Turn track_activities on, which is the default: it can be off for the server, a database or a role.",
 		})
 	}
@@ -121,9 +126,9 @@ func idleInTransaction(own []Lock) Suspect {
 	l := own[0]
 	return Suspect{
 		Kind: IdleInTransaction, PID: l.PID, Locks: own,
-		Why: fmt.Sprintf("%s has been idle for %v in a transaction that began %v ago, and holds %s.%s Its transaction also keeps VACUUM from its work, if it has a snapshot.",
+		Why: fmt.Sprintf("%s has been idle for %v in a transaction that began %v ago, and holds %s.%s If its transaction has a snapshot, it also keeps VACUUM from removing dead rows.",
 			whose(l), round(l.StateAge), round(l.TransactionAge), keys(own), client(l)),
-		Do:  "If its program no longer works in it, end the session: the transaction is rolled back and " + it(own) + " released. idle_in_transaction_session_timeout bounds such a state.",
+		Do:  "If its program no longer works in it, end the session: the transaction is rolled back and " + it(own) + " released. idle_in_transaction_session_timeout limits such a state.",
 		SQL: terminate(l),
 	}
 }
@@ -132,9 +137,9 @@ func unread(own []Lock) Suspect {
 	l := own[0]
 	return Suspect{
 		Kind: Unread, PID: l.PID, Locks: own,
-		Why: fmt.Sprintf("%s has been active for %v and now waits for its client to take its answer, and holds %s. Seen once, that may be a slow client; if it is so each time you look, the client hangs, or has vanished.%s",
+		Why: fmt.Sprintf("%s has been active for %v and now waits for its client to take its answer, and holds %s. Once, that may be a slow client. If you see it each time, the client hangs or has vanished.%s",
 			whose(l), round(l.StateAge), keys(own), client(l)),
-		Do:  "Look again. If it stays so, end the session. tcp_user_timeout bounds such a state.",
+		Do:  "Look again. If it stays so, end the session. tcp_user_timeout limits such a state.",
 		SQL: terminate(l),
 	}
 }
@@ -145,7 +150,7 @@ func prepared(own []Lock) Suspect {
 		Kind: Prepared, Locks: own,
 		Why: fmt.Sprintf("%s was prepared %v ago and has been neither committed nor rolled back since. It holds %s, has no session, and outlives restarts of the server.",
 			capital(l.who()), round(l.Age), keys(own)),
-		Do: "Ask its transaction manager what became of it. In this database, as its owner or a superuser, commit it with COMMIT PREPARED or roll it back.",
+		Do: "Ask its transaction manager for the outcome. In this database, as its owner or a superuser, commit it with COMMIT PREPARED or roll it back.",
 	}
 	if l.Prepared != "" {
 		s.SQL = "ROLLBACK PREPARED " + quote(l.Prepared) + ";"
@@ -184,12 +189,12 @@ func longWait(key advisory.Key, held, ws []Lock, oldest Lock) Suspect {
 		}
 		s.Why += "."
 	}
-	s.Do = "The holder is not idle for long: see what it is at before you end it."
+	s.Do = "The holder is active, or has not been idle for long: read what it does before you end it."
 	if slices.ContainsFunc(s.Locks, func(l Lock) bool { return len(l.WaitsFor) > 0 }) {
-		s.Do = "The holder waits itself: look at what it waits for first."
+		s.Do = "The holder itself waits: look first at what it waits for."
 	}
 	if len(s.Locks) == 0 {
-		s.Do = "Nobody holds it any more: look again."
+		s.Do = "Nobody holds the key now: look again."
 	}
 	if len(pidList) > 0 {
 		s.SQL = "SELECT pid, usename, application_name, state, wait_event_type, wait_event, query_start, query FROM pg_catalog.pg_stat_activity WHERE pid IN (" + strings.Join(pidList, ", ") + ");"
@@ -229,8 +234,9 @@ func keysOf(m map[advisory.Key][]Lock) []advisory.Key {
 
 func terminate(l Lock) string { return onSession("pg_terminate_backend", l) }
 
-// onSession is the SQL that does it to the session of l, if it still is in the state in which it
-// was seen: sessions go on, and pids are used again. So there is none if that was not seen.
+// onSession returns SQL that calls function on the session of l, if the session is still in the
+// state in which it was seen. Sessions continue, and the server reuses pids. If the state was not
+// visible, it returns "".
 func onSession(function string, l Lock) string {
 	if l.StateSince.IsZero() {
 		return ""
@@ -243,7 +249,7 @@ func onSession(function string, l Lock) string {
 		function, activity, l.PID, l.StateSince.UTC().Format("2006-01-02 15:04:05.999999"))
 }
 
-// client says what can be known of the client of an idle session.
+// client returns a sentence with what is known of the client of an idle session.
 func client(l Lock) string {
 	switch l.Client {
 	case "":
@@ -254,7 +260,7 @@ func client(l Lock) string {
 	return " Whether its client at " + l.Client + " is still there cannot be seen from SQL."
 }
 
-// whose begins a sentence about the session of l.
+// whose returns the beginning of a sentence about the session of l.
 func whose(l Lock) string {
 	s := capital(l.who())
 	if l.User != "" {

@@ -18,13 +18,13 @@ func leak(pid int, hidden ...string) []Lock {
 	return []Lock{a, b}
 }
 
-// Without the names of roles, as in a full lock table, a leak is told all the same.
+// Without the names of roles, as with a full lock table, a leak is still reported.
 func TestLeakWithoutTheNameOfItsRole(t *testing.T) {
-	list := judge(leak(1, "user"), here{}, time.Minute)
+	list := judge(leak(1, "user"), place{}, time.Minute)
 	if len(list) != 1 || list[0].Kind != Leak || list[0].PID != 1 || !strings.Contains(list[0].SQL, "FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid = 1 AND state_change = ") {
 		t.Errorf("%v", list)
 	}
-	list = judge(leak(1, "client", "state"), here{Role: "app"}, time.Minute)
+	list = judge(leak(1, "client", "state"), place{Role: "app"}, time.Minute)
 	if len(list) != 1 || list[0].Kind != Unseen {
 		t.Errorf("%v", list)
 	}
@@ -37,7 +37,7 @@ func TestPageSaysWhatItLacks(t *testing.T) {
 	}
 	show := func(locks []Lock) string {
 		var b bytes.Buffer
-		s := &snapshot{Locks: locks, Suspects: judge(locks, here{}, time.Minute)}
+		s := &snapshot{Locks: locks, Suspects: judge(locks, place{}, time.Minute)}
 		if err := pageTemplate.Execute(&b, newPage(s, 0, "")); err != nil {
 			t.Fatal(err)
 		}

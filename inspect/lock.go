@@ -9,15 +9,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A Lock is an advisory lock that a session or a prepared transaction holds or waits
-// for. Ages are by the server's clock.
+// A Lock is an advisory lock that a session or a prepared transaction holds or waits for. Ages are
+// by the server's clock.
 type Lock struct {
 	Key     advisory.Key
 	Mode    advisory.Mode
-	Granted bool // held; otherwise waited for
+	Granted bool // true: held; false: waited for
 
-	// PID is that of the server process; 0 for a prepared transaction, whose identifier
-	// Prepared is, where it could be told.
+	// PID is the pid of the server process, or 0 for a prepared transaction. Prepared is the
+	// identifier of a prepared transaction, if known.
 	PID      int
 	Prepared string
 
@@ -25,43 +25,45 @@ type Lock struct {
 	Application string // application_name, which the client chooses
 	Client      string // address and port, or "local" for a Unix socket
 
-	// State is that of the session, as in pg_stat_activity: "active", "idle",
+	// State is the state of the session, as in pg_stat_activity: "active", "idle",
 	// "idle in transaction", "idle in transaction (aborted)", "disabled" (track_activities is
-	// off). Of what is no session it is "prepared"; of a session that ended
-	// meanwhile, "ended".
+	// off). It is "prepared" for a prepared transaction, and "ended" for a session that ended
+	// during the query.
 	State      string
-	StateSince time.Time     // since when it is in that state
-	StateAge   time.Duration // and for how long
+	StateSince time.Time     // the time at which the session entered State
+	StateAge   time.Duration // the time since StateSince
 
-	// WaitEvent is what the session's process waits for right now, such as
+	// WaitEvent is what the session's process waits for at the moment, such as
 	// "Client/ClientRead", or "".
 	WaitEvent string
 
-	// Since is, for a wait, when it began; before PostgreSQL 14, which does not record that,
-	// when its statement began. When a lock was taken PostgreSQL does not record: for a held
-	// lock, Since is when the session's transaction began or, between two, its last
-	// statement ended; for a prepared transaction, when it was prepared. Age is how long
-	// ago that was. Zero if it is not to be seen.
+	// Since is a time that depends on the kind of lock; Age is the time since then. Both are zero
+	// if not visible.
+	//
+	//   - For a wait, Since is its beginning. Before PostgreSQL 14, which does not record that, it
+	//     is the beginning of its statement.
+	//   - For a held lock, it is the beginning of the session's transaction or, if none is open,
+	//     the end of its last statement. PostgreSQL does not record when a lock was taken.
+	//   - For a prepared transaction, it is when it was prepared.
 	Since time.Time
 	Age   time.Duration
 
 	TransactionAge time.Duration // of the session's open transaction; 0 if there is none
-	QueryAge       time.Duration // of the statement that runs, or ran last in an open transaction; 0 between transactions
+	QueryAge       time.Duration // of the running statement, or the last one in an open transaction; 0 outside of transactions
 
-	// WaitsFor are the pids of the sessions that keep this one waiting, for this or
-	// another lock: they hold what it wants, or are queued up before it. A 0 is a
-	// prepared transaction.
+	// WaitsFor has the pids of the sessions that keep this one waiting, for this or another
+	// lock: they hold it, or are queued before this session. 0 is a prepared transaction.
 	WaitsFor []int
-	// WaitedForBy are the pids of the sessions that wait for this key and have this lock,
-	// or this wait, in front of them, the longest first.
+	// WaitedForBy has the pids of the sessions that wait for this key behind this lock, or behind
+	// this wait, the longest wait first.
 	WaitedForBy []int
 
-	// Hidden names what the role may not see, by the names that JSON has: "client",
-	// "state", "age", … An empty value that is not named here is really empty.
+	// Hidden has the names of the fields that the role may not see, as in JSON: "client",
+	// "state", "age", … An empty field that is not in Hidden is really empty.
 	Hidden []string
 }
 
-// String says it in one line, such as "4820 exclusive, held by pid 812, user app,
+// String returns the lock as one line, such as "4820 exclusive, held by pid 812, user app,
 // application billing, client 10.0.0.7:50412, idle for 12s, pid 901 waits for it".
 func (l Lock) String() string {
 	var b strings.Builder
@@ -119,8 +121,8 @@ func (l Lock) who() string {
 	return "a prepared transaction"
 }
 
-// MarshalJSON writes the mode as a word, times as RFC 3339, ages as seconds, and leaves
-// out what is empty.
+// MarshalJSON writes the mode as a word, times as RFC 3339 and ages as seconds. It omits empty
+// fields.
 func (l Lock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Key            advisory.Key `json:"key"`

@@ -13,17 +13,21 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Locks lists every advisory lock of this database, held and waited for, by key: the
-// holders first, then those who wait, the longest first. It is one statement, which takes a tenth of a second
-// or two for ten thousand locks.
+// Locks returns every advisory lock of this database, held and waited for. The order is by key, for
+// each key first the holders and then the waiters, the longest wait first. It sends one statement,
+// which takes one or two tenths of a second for ten thousand locks.
 //
 // Locks of extensions are left out: see [Foreign].
 //
 // Waits of this library that are between two tries are not to be seen: see package xact.
 // One that is made in slices begins anew with each slice, so its Since is young.
 //
-// When the server's lock table is full it works without the names of roles, on a connection that is
-// open already, and has looked at the server before; for a new one there is no room.
+//   - A wait by polling is not listed while it is between two tries; see package xact.
+//   - A wait in slices begins anew with each slice, so its Since is recent.
+//
+// If the server's lock table is full, Locks returns the locks without the names of roles. That
+// requires an open connection that has queried the server before: the server has no room for a new
+// one.
 func Locks(ctx context.Context, db DB) ([]Lock, error) {
 	locks, err := list(ctx, db, lockfn.Everybody)
 	if err = lockfn.Meaning(err); errors.Is(err, advisory.ErrLockTableFull) {
@@ -38,7 +42,7 @@ func Locks(ctx context.Context, db DB) ([]Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgadvisory: list the locks of the database: %w", err)
 	}
-	slices.SortFunc(locks, inOrder) // first, so that waiters are told in their order
+	slices.SortFunc(locks, compareLocks) // before connect, so that WaitedForBy is in this order
 	connect(locks)
 	return locks, nil
 }
@@ -52,7 +56,7 @@ func list(ctx context.Context, db DB, text string) (locks []Lock, err error) {
 	return locks, err
 }
 
-// query calls row for each row.
+// query runs a query and calls row for each row.
 func query(ctx context.Context, db DB, text string, args []any, row func(*sql.Rows) error) error {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
@@ -72,7 +76,7 @@ func lockOf(r lockfn.Row) Lock {
 		if t.IsZero() {
 			return 0
 		}
-		return max(r.Now.Sub(t), 1) // a zero says that there is none
+		return max(r.Now.Sub(t), 1) // 0 means that there is none
 	}
 	l := Lock{
 		Key: r.Key, Mode: r.Mode, Granted: r.Granted,
@@ -92,12 +96,12 @@ func lockOf(r lockfn.Row) Lock {
 	return l
 }
 
-// inOrder sorts by key, holders before those who wait, the longest first.
-func inOrder(a, b Lock) int {
+// compareLocks sorts by key, and puts holders before waiters, the longest wait first.
+func compareLocks(a, b Lock) int {
 	return cmp.Or(compareKeys(a.Key, b.Key), -compareBools(a.Granted, b.Granted), a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Mode, b.Mode))
 }
 
-// compareKeys puts numbers before pairs.
+// compareKeys puts keys of the bigint space before pairs.
 func compareKeys(a, b advisory.Key) int {
 	an, aok := a.Int64()
 	bn, bok := b.Int64()
@@ -117,7 +121,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// connect fills in whom each session waits for, and who waits for each lock.
+// connect sets WaitsFor and WaitedForBy of each lock.
 func connect(locks []Lock) {
 	blockers := map[int][]int{}
 	for _, l := range locks {

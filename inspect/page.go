@@ -30,24 +30,24 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"add": func(a, b int) int { return a + b },
 }).Parse(pageText))
 
-// What a page shows at most.
+// The limits of a page.
 const (
 	maxRows  = 200
 	maxCards = 30
 )
 
-// A page is what the template shows.
+// A page is the data of the template.
 type page struct {
 	*snapshot
-	Refresh int    // seconds; 0: not
-	After   string // as asked for
+	Refresh int    // seconds; 0: the page does not reload
+	After   string // of the request
 
 	Holders, Waiters       []Lock
-	Held, Sessions, Waits  int // all of them
-	MoreHolders, MoreWaits int // left out
+	Held, Sessions, Waits  int // the totals
+	MoreHolders, MoreWaits int // how many the page omits
 	MoreSuspects           int
 	Hidden                 int  // sessions whose client, state and times are hidden
-	Nameless               bool // the lock table is full: no role can be named
+	Nameless               bool // the lock table is full, so there are no names of roles
 	Cards                  []Suspect
 	Graph                  *graph
 }
@@ -87,7 +87,8 @@ func newPage(s *snapshot, refresh int, after string) *page {
 	return p
 }
 
-// Link is the address of the page, or of a form of it, with what was asked for.
+// Link returns the address of the page in another format or with another refresh, with the other
+// parameters of the request.
 func (p *page) Link(refresh int, format string) string {
 	q := url.Values{}
 	if p.After != "" {

@@ -6,51 +6,50 @@ import (
 	"strings"
 )
 
-// A Kind of suspect.
+// A Kind is the kind of a [Suspect].
 type Kind string
 
-// What a [Suspect] may be.
+// The kinds of a [Suspect].
 const (
-	// Standby: locks on a server in recovery, which exclude nobody on the primary.
+	// Standby: locks on a server in recovery. They do not exclude those on the primary.
 	Standby Kind = "standby"
 	// Circle: sessions that wait for each other.
 	Circle Kind = "circle"
-	// Leak: a session that has been idle for long, outside of a transaction, and holds
-	// several keys, as a connection does that went back to its pool with its locks.
+	// Leak: a session that has been idle for long, outside of a transaction, and holds several
+	// keys. A connection that went back to its pool with its locks looks like this.
 	Leak Kind = "leak"
-	// Idle: the same with one key.
+	// Idle: a session that has been idle for long, outside of a transaction, and holds one key.
 	Idle Kind = "idle"
 	// IdleInTransaction: a session that holds a lock and has been idle for long in an
 	// open transaction.
 	IdleInTransaction Kind = "idle in transaction"
-	// Unread: a session that holds a lock and cannot get rid of its answer, for its
-	// client does not read.
+	// Unread: a session that holds a lock and cannot send its answer, because its client does
+	// not read.
 	Unread Kind = "unread"
-	// Prepared: a prepared transaction that holds a lock, and that nobody has ended for
-	// long.
+	// Prepared: a prepared transaction that holds a lock and was prepared long ago.
 	Prepared Kind = "prepared"
-	// LongWait: sessions that have been waiting for long, for holders who are none of the
-	// above.
+	// LongWait: sessions that have been waiting for long, for holders that are not suspects of
+	// another kind.
 	LongWait Kind = "long wait"
-	// Unseen: sessions of which this role may not see enough to judge.
+	// Unseen: sessions that this role may not see enough of to judge.
 	Unseen Kind = "unseen"
 )
 
-// A Suspect is something that looks like an incident, or part of one.
+// A Suspect is a finding that looks like an incident, or part of one.
 type Suspect struct {
 	Kind    Kind
-	PID     int    // of the session; 0 where it is no one session
-	Locks   []Lock // that it holds
-	Waiters []Lock // who wait for these keys
-	Why     string // what was seen, and what is inferred from it
-	Do      string // in words
-	// SQL to paste into psql. What ends a session or cancels its wait does nothing if the
-	// session has gone on since. "" if there is nothing to run, or if this role may not see what it
-	// would take to tell that.
+	PID     int    // of the session; 0 if it is not about one session
+	Locks   []Lock // the locks that it holds
+	Waiters []Lock // the waits for these keys
+	Why     string // what the server shows, and what that suggests
+	Do      string // what to do, in words
+	// SQL is a statement to paste into psql. A statement that ends a session, or cancels its wait,
+	// has no effect if the session has continued since. SQL is "" if there is none, or if this
+	// role may not see what such a condition requires.
 	SQL string
 }
 
-// String says it in a few lines.
+// String returns the suspect as a few lines.
 func (s Suspect) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n%s", s.Kind, s.Why, s.Do)
@@ -60,7 +59,7 @@ func (s Suspect) String() string {
 	return b.String()
 }
 
-// MarshalJSON leaves out what is empty.
+// MarshalJSON omits empty fields.
 func (s Suspect) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Kind    Kind   `json:"kind"`

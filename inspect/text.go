@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// quote returns s as a literal of SQL, on one line and without control characters.
+// quote returns s as an SQL literal on one line, without control characters.
 func quote(s string) string {
 	var b strings.Builder
 	plain := true
@@ -32,8 +32,8 @@ func quote(s string) string {
 	return "E'" + b.String() + "'"
 }
 
-// clean returns s as one line without control characters, for a terminal: clients
-// choose their application_name.
+// clean returns s as one line without control characters, for a terminal. Clients choose their
+// application_name, so it may contain any.
 func clean(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -41,7 +41,7 @@ func clean(s string) string {
 	return s
 }
 
-// round returns d as people say it: 12s, 3m5s, 26h0m0s; below a second 250ms.
+// round rounds d for display: 12s, 3m5s, 26h0m0s; below a second 250ms.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d < time.Second:

@@ -49,7 +49,7 @@ func packASCII(name string) (key advisory.Key, ok bool) {
 		}
 		n = n<<7 | uint64(name[i])
 	}
-	// A 0, and 1s up to the end, tell how long the name is.
+	// A 0, followed by 1s up to the end, encodes the length of the name.
 	n <<= 1
 	for range 63 - 7*len(name) {
 		n = n<<1 | 1

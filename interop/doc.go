@@ -1,5 +1,5 @@
-// Package interop computes the keys that other tools lock, so that a Go program can
-// share a lock with them, and says of a key whose it is.
+// Package interop computes the keys that other tools lock, so that a Go program can share a lock with
+// them. It also identifies the tool that uses a key.
 //
 //	// No migration by the migrate command while this runs, and the other way round.
 //	key := interop.GolangMigrateURL("app", "public", "schema_migrations")

@@ -10,7 +10,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/interop"
 )
 
-// tools are the functions by the names that the golden file has.
+// tools has the functions by their names in the golden file.
 var tools = map[string]func(input string) advisory.Key{
 	"goose":             func(string) advisory.Key { return interop.Goose() },
 	"goose-before-3.26": func(string) advisory.Key { return interop.GooseBefore326() },
@@ -36,7 +36,7 @@ var tools = map[string]func(input string) advisory.Key{
 	"atlas":                 interop.Atlas,
 }
 
-// The golden file has what the tools themselves, or their own tests, compute.
+// The golden file has the keys that the tools themselves, or their own tests, compute.
 func TestKeysAreThoseOfTheTools(t *testing.T) {
 	file, err := os.Open("testdata/peer_keys.tsv")
 	if err != nil {

@@ -7,6 +7,6 @@ import "github.com/pgadvisory/pgadvisory/advisory"
 // goose command takes no lock, and the table locker locks no key.
 func Goose() advisory.Key { return advisory.Int64(4097083626) }
 
-// GooseBefore326 returns the key that goose locks by default in versions before 3.26.
-// They do not exclude later ones: lock both while both are in use.
+// GooseBefore326 returns the key that goose locks by default in versions before 3.26. Those
+// versions do not exclude later ones: lock both keys while both versions are in use.
 func GooseBefore326() advisory.Key { return advisory.Int64(5887940537704921958) }

@@ -2,10 +2,10 @@ package interop
 
 import "github.com/pgadvisory/pgadvisory/advisory"
 
-// Identify says in a few words which tool locks key in a database of that name, such as
-// "goose" or "golang-migrate (public.schema_migrations)". It is "" for other keys: those
-// that are made of a name cannot be told without it. Many tools may lock a small number
-// that somebody has chosen, so take it for a hint.
+// Identify returns a short name of the tool that locks key in the given database, such as "goose" or
+// "golang-migrate (public.schema_migrations)". It returns "" for other keys. It cannot recognize keys
+// that tools compute from a name. Treat a result for a small number as a hint, because other programs
+// may have chosen the same number.
 func Identify(key advisory.Key, database string) string {
 	for _, known := range []struct {
 		key  advisory.Key

@@ -11,7 +11,7 @@ import (
 // SQLxRust returns the key that PgAdvisoryLock::new(name) of SQLx for Rust makes. Those that
 // PgAdvisoryLock::with_key is given are [advisory.Int64] and [advisory.Pair].
 func SQLxRust(name string) advisory.Key {
-	// HKDF without a salt, of which 8 bytes are needed; crypto/hkdf would refuse short
+	// This is HKDF without a salt, of which 8 bytes are used. crypto/hkdf would refuse short
 	// names in FIPS 140 mode.
 	secret := sum(make([]byte, sha256.Size), name)
 	out := sum(secret, "SQLx (Rust) Postgres advisory lock\x01")

@@ -13,7 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// A connector opens connections that only [generous] ones speak for.
+// A connector opens [generous] connections.
 type connector struct{}
 
 func (connector) Connect(context.Context) (driver.Conn, error) { return &unused{}, nil }
@@ -25,7 +25,7 @@ func (*unused) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsu
 func (*unused) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
 func (*unused) Close() error                        { return nil }
 
-// A generous connection is one session: it grants every try. A try is answered when another has come,
+// A generous connection is one session that grants every try. It answers a try when another one has come,
 // or none has for a while.
 type generous struct {
 	*sql.Conn
@@ -44,7 +44,7 @@ func (c *generous) ExecContext(context.Context, string, ...any) (sql.Result, err
 	return driver.RowsAffected(1), nil
 }
 
-// Of two calls at a time for one key on one connection the server is asked by one.
+// If two calls try one key on one connection at the same time, only one of them asks the server.
 func TestOneAttemptAtATimeOnAConnection(t *testing.T) {
 	job := advisory.Int64(4820)
 	db := sql.OpenDB(connector{})

@@ -18,10 +18,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
-// A Conn is a connection that the caller has pinned, and closes: *sql.Conn,
-// *sqlx.Conn and the like. A *sql.DB does not fit, for each of its statements may
-// run on another connection. It is not to be closed while a call of this package is
-// under way on it.
+// A Conn is a connection that the caller has pinned and later closes: *sql.Conn, *sqlx.Conn and
+// other types with these methods. A *sql.DB is not a Conn, because each of its statements may run
+// on another connection. Do not close a Conn while a call of this package is in progress on it.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -38,9 +37,9 @@ type call struct {
 	physical pooler.Physical
 }
 
-// on runs f for a call on conn, in bounded time after the end of limit, which is ctx
-// or ends before it. f may still run when on has returned.
-func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) (none T, err error) {
+// runCall runs f for a call on conn. It returns in bounded time after the end of limit, which is
+// ctx or ends before it. f may still run when runCall has returned.
+func runCall[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) (none T, err error) {
 	if given.IsNil(conn) {
 		return none, errors.New("conn is nil")
 	}
@@ -49,11 +48,11 @@ func on[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) 
 	}
 	late, stop := bound.Context(limit)
 	defer stop()
-	return in(late, conn, f)
+	return runCallUntil(late, conn, f)
 }
 
-// in runs f for a call on conn, in bounded time after the end of late.
-func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
+// runCallUntil runs f for a call on conn, and returns in bounded time after the end of late.
+func runCallUntil[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, error) {
 	c := &call{conn: conn}
 	return bound.Call(late, func(late context.Context) (none T, _ error) {
 		var below drivers.Kind
@@ -77,29 +76,30 @@ func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, er
 	}, c.giveUp, func(T, error) { c.discard() })
 }
 
-// attempt runs f, which may take k. The server would grant it to two calls at a time.
+// attempt runs f, which may take k. It fails if another call for k is in progress on the connection,
+// because the server would grant k to both.
 func (c *call) attempt(k advisory.Key, f func() error) error {
 	if !c.owner.Begin(k) {
-		return fmt.Errorf("%w, or about to be, by another call that is under way on this connection", advisory.ErrAlreadyHeld)
+		return fmt.Errorf("%w: another call on this connection is taking it: let that call return first", advisory.ErrAlreadyHeld)
 	}
 	defer c.owner.End(k)
 	return f()
 }
 
-// nothing is what a call returns that returns no more than an error.
+// nothing is the result of a call that returns only an error.
 type nothing = struct{}
 
-// look keeps the driver's connection for later, when conn.Raw may not return.
-func (c *call) look(driverConn any) error {
+// keepDriver keeps the driver's connection for later, when conn.Raw may block.
+func (c *call) keepDriver(driverConn any) error {
 	c.owner = held.OwnerOf(driverConn)
 	c.physical = pooler.PhysicalOf(driverConn)
 	return c.raw.Keep(driverConn)
 }
 
-// giveUp closes the network connection below a statement that does not return.
+// giveUp closes the network connection of a statement that does not return.
 func (c *call) giveUp() { c.raw.GiveUp() }
 
-// discard destroys the connection, and with it whatever it holds.
+// discard destroys the connection, and with it all locks that it holds.
 func (c *call) discard() {
 	if dbconn.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
 		c.raw.Close()
@@ -107,9 +107,9 @@ func (c *call) discard() {
 	c.owner.Clear()
 }
 
-// settle sees to it that after a failed statement nothing is held that was not
-// reported as taken.
-func (c *call) settle(k advisory.Key, m advisory.Mode, err error) {
+// releaseAfterFailure makes sure, after a failed statement, that the connection does not hold a lock
+// that the call did not report.
+func (c *call) releaseAfterFailure(k advisory.Key, m advisory.Mode, err error) {
 	switch {
 	case errors.Is(err, sql.ErrConnDone), lockfn.Refused(err):
 		return
@@ -121,16 +121,16 @@ func (c *call) settle(k advisory.Key, m advisory.Mode, err error) {
 	c.discard()
 }
 
-// undo releases a lock that came too late.
-func (c *call) undo(k advisory.Key, m advisory.Mode) {
+// releaseLate releases a lock that was granted after the end of ctx.
+func (c *call) releaseLate(k advisory.Key, m advisory.Mode) {
 	if rows, err := c.Exec(lockfn.Unlock(k, m)); err != nil || rows != 1 {
 		c.discard()
 	}
 }
 
-// alreadyHeld returns an error if this package took k on this connection and has
-// not released it. What it remembers it checks on the server: a pool may have
-// reset the connection, or the caller released the lock by hand.
+// alreadyHeld returns an error if this package took k on this connection and has not released it. It
+// asks the server to confirm: the pool may have reset the connection, or the caller may have released
+// the lock with SQL of its own.
 func (c *call) alreadyHeld(k advisory.Key) error {
 	m, ok := c.owner.Mode(k)
 	if !ok {
@@ -138,13 +138,13 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 	}
 	rows, err := c.Exec(lockfn.HoldsAny(k))
 	if err != nil {
-		return gone(err)
+		return markGone(err)
 	}
 	if rows == 0 {
 		c.owner.Remove(k)
 		return nil
 	}
-	return fmt.Errorf("%w on this connection (%v): unlock it first, or was it left by an earlier user of a pooled connection?", advisory.ErrAlreadyHeld, m)
+	return fmt.Errorf("%w on this connection (%v): unlock it first; an earlier user of a pooled connection may have left it locked", advisory.ErrAlreadyHeld, m)
 }
 
 // read reads the options and checks the key.

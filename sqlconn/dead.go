@@ -23,7 +23,7 @@ func gone(err error) error {
 	return fmt.Errorf("%w: %w", errGone, err)
 }
 
-// fresh is how many dead connections a Do discards besides those that were idle in the pool when
-// it began: others may come back to the pool meanwhile, or die as they are opened. database/sql
-// allows its own calls two.
-const fresh = 2
+// extraDead is how many dead connections a Do discards in addition to those that were idle in the
+// pool when it began. Others may come back to the pool during the call, or die while they are
+// opened. database/sql allows its own calls two.
+const extraDead = 2

@@ -20,31 +20,34 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
-// Do opens a connection, waits for key on it, and runs fn with it: if the lock goes,
-// so does the connection that fn works on. Afterwards it releases the lock, also
-// after a panic, and closes the connection. open is db.Conn, sqlx's db.Connx or the
-// like; fn gets what it returns, must not close it, and should do its work in the
-// database on it.
+// Do opens a connection, waits for key on it, and runs fn with it. If the lock is lost, so is the
+// connection that fn works on. After fn, even if fn panics, Do releases the lock and closes the
+// connection.
 //
-// fn's error is returned as it is. If the connection was found not to hold the lock
-// any more after fn, the error is also [advisory.ErrLost]. Otherwise errors are
-// those of [Lock], or open's, wrapped.
+// open is db.Conn, sqlx's db.Connx, or another function that returns a connection. fn gets the
+// connection that open returned, must not close it, and should do its database work on it.
 //
-// fn should commit its transactions and close its rows. If it leaves one of them open on the
-// connection, Do closes that, so that the server rolls back what was not committed and
-// then lets go of the lock, and says so. With rows left open it is not known whether the
-// lock was held until then, and the error is also ErrLost. If it has taken another key on the
-// connection, by this package, and leaves that locked, Do closes the connection and says so, too.
+// Do returns fn's error unchanged. If the connection no longer held the lock after fn, the error also
+// matches [advisory.ErrLost]. Other errors are those of [Lock], and those of open, wrapped.
 //
-// Through a proxy, and where the driver does not show whether there is one, Do first checks that
-// locks exclude between two connections of the pool, once for each pool, for up to ten seconds.
-// Without an answer, or behind a pooler in transaction mode, it fails; see [SessionPooler].
+// fn should commit its transactions, close its rows and release other keys. Otherwise Do closes the
+// connection and returns an error:
 //
-// If the connection turns out to be dead, as pooled connections are after a restart of the server,
-// Do opens another, up to two more than were idle in the pool. fn runs once at most.
+//   - If a transaction is open, the server rolls it back, and then frees the lock.
+//   - If rows are open, the server does the same. Do cannot know whether the lock was held until
+//     then, so the error also matches ErrLost.
+//   - If fn left another key locked that it took by this package, the server frees that key too.
 //
-// Do needs one connection of the pool, and each that fn opens besides is one
-// more: in a pool too small for both fn would wait for ever.
+// Through a proxy, and if the driver does not show whether there is one, Do first checks that locks
+// exclude between two connections of the pool. It does so once for each pool, for up to ten
+// seconds. Do fails if the check does not complete, or finds a pooler in transaction mode; see
+// [SessionPooler].
+//
+// If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
+// opens another. It discards at most two more than were idle in the pool. fn runs at most once.
+//
+// Do uses one connection of the pool, and each connection that fn opens is an additional one. In a
+// pool that is too small for both, fn waits without end.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) error {
 	_, err := do(ctx, open, key, fn, opts, func(conn Conn, s settings.Call, start time.Time) (bool, error) {
 		err := lock(ctx, conn, key, s, start)
@@ -53,8 +56,7 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 	return err
 }
 
-// TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
-// the key is not free.
+// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is nil.
 func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) (ran bool, err error) {
 	return do(ctx, open, key, fn, opts, func(conn Conn, s settings.Call, _ time.Time) (bool, error) {
 		return try(ctx, conn, key, s)
@@ -75,7 +77,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 	}
 	start := time.Now()
 	for dead, most := 0, 0; ; dead++ {
-		conn, err := opened(ctx, open)
+		conn, err := openConn(ctx, open)
 		if err != nil {
 			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 		}
@@ -89,7 +91,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		if !s.SessionPooler {
 			check, err := needsCheck(ctx, conn)
 			if check || err != nil {
-				closed(conn, errors.Is(err, bound.ErrNoAnswer)) // the check may need it
+				closeConn(conn, errors.Is(err, bound.ErrNoAnswer)) // the check may need its place in the pool
 			}
 			if err != nil && again(err) {
 				continue
@@ -100,7 +102,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			if err != nil {
 				return false, lockfn.Error("lock", k, s.Mode, bound.Ended(ctx, err))
 			}
-			s.SessionPooler = true // it is known now
+			s.SessionPooler = true // the check has succeeded, or was not needed
 			if check {
 				continue
 			}
@@ -115,16 +117,16 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 // locking takes the key of a Do on conn.
 type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, err error)
 
-// doOn is do on conn, which it closes. It returns errAgain if again says so of lock's error:
-// then nothing was taken and fn has not run, so that nothing happens twice.
+// doOn runs do on conn, and closes conn. If again accepts the error of lock, doOn returns errAgain.
+// In that case nothing was locked and fn has not run, so a repetition is safe.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver dbconn.Driver
 	hung := false // a call was given up: do not wait for conn any more
 	released := false
 	defer func() {
-		if !closed(conn, hung) {
+		if !closeConn(conn, hung) {
 			driver.Close()
-			if released { // else the error of the release is told, and a dead link may be slow to close
+			if released { // else the release has an error of its own, and a dead link may be slow to close
 				err = errors.Join(err, errLeftOpen)
 			}
 		}
@@ -133,7 +135,7 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 	if err != nil && again(err) {
 		return false, errAgain
 	}
-	observe(ctx, conn, k, s, start, ran, err)
+	observeEnd(ctx, conn, k, s, start, ran, err)
 	if !ran || err != nil {
 		hung = errors.Is(err, bound.ErrNoAnswer)
 		return false, err
@@ -148,13 +150,14 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 	since := time.Now()
 	defer func() {
 		uerr := unlock(ctx, conn, k, s, since, true)
-		switch {
-		case uerr == nil:
+		if uerr == nil {
 			released = true
-			if lerr := leftLocked(ctx, conn, owner.Keys(), before); lerr != nil {
-				err = errors.Join(err, lerr)
-			}
-		case errors.Is(uerr, errLeftOpen):
+			uerr = leftLocked(ctx, conn, owner.Keys(), before)
+		} else {
+			hung = errors.Is(uerr, bound.ErrNoAnswer) && !errors.Is(uerr, bound.ErrBusy)
+			uerr = unlockFailed(uerr, driver.Valid)
+		}
+		if uerr != nil {
 			err = errors.Join(err, uerr)
 		case errors.Is(uerr, statement.ErrBusy):
 			err = errors.Join(err, fmt.Errorf("%w; whether it held the lock until then is not known: %w: %w", errLeftOpen, advisory.ErrLost, uerr))
@@ -172,12 +175,30 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 	return true, fn(ctx, conn)
 }
 
-// errLeftOpen is an error of fn's that is no loss: the lock was held until what fn had left
-// open was rolled back.
-var errLeftOpen = errors.New("fn left a transaction or rows open on the connection: it was closed, and what was not committed was rolled back")
+// unlockFailed returns what the failed release of a Do means for the lock. alive reports whether the
+// driver's connection still works.
+func unlockFailed(err error, alive func() bool) error {
+	switch {
+	case errors.Is(err, errLeftOpen):
+		return err
+	case errors.Is(err, bound.ErrBusy):
+		return fmt.Errorf("%w; the lock may have been lost before that: %w: %w", errLeftOpen, advisory.ErrLost, err)
+	case errors.Is(err, bound.ErrNoAnswer):
+		return fmt.Errorf("%w, or fn left a transaction or rows open on the connection: %w", advisory.ErrLost, err)
+	case errors.Is(err, sql.ErrConnDone) && alive():
+		return fmt.Errorf("%w: fn closed it, so it went back to its pool and still holds the lock: let Do close it", err)
+	case errors.Is(err, sql.ErrConnDone): // not all drivers show which of the two happened
+		return fmt.Errorf("%w, or fn closed the connection and it went back to its pool with the lock (let Do close it): %w", advisory.ErrLost, err)
+	}
+	return fmt.Errorf("%w: %w", advisory.ErrLost, err)
+}
 
-// leftLocked discards conn if it holds one of keys: that would go back to the pool with it. It is
-// an error of fn's unless it was there before, left by an earlier user of the connection.
+// errLeftOpen is a mistake of fn, but no loss: the lock was held until the server rolled back the
+// open transaction.
+var errLeftOpen = errors.New("fn left a transaction or rows open on the connection: the connection was closed, and uncommitted work was rolled back")
+
+// leftLocked discards conn if it holds one of keys, since the pool would get conn with that lock. It
+// returns an error unless the key was locked before fn, by an earlier user of the connection.
 func leftLocked(ctx context.Context, conn Conn, keys, before []advisory.Key) error {
 	if len(keys) == 0 {
 		return nil
@@ -198,11 +219,11 @@ func leftLocked(ctx context.Context, conn Conn, keys, before []advisory.Key) err
 	return err
 }
 
-var errLeftLocked = errors.New("fn left another key locked on the connection, which was closed, so that it is free")
+var errLeftLocked = errors.New("fn left another key locked on the connection: the connection was closed, and the key is free")
 
-// closed closes conn, and reports whether that is done: database/sql waits for rows and a
-// transaction that are open on it. hung: a call was given up, and conn is not waited for.
-func closed(conn Conn, hung bool) bool {
+// closeConn closes conn and reports whether Close has returned. database/sql waits in Close for open
+// rows and an open transaction. If hung is true, closeConn does not wait and returns true.
+func closeConn(conn Conn, hung bool) bool {
 	closed := make(chan struct{})
 	go func() {
 		conn.Close()
@@ -221,8 +242,8 @@ func closed(conn Conn, hung bool) bool {
 	}
 }
 
-// opened calls open in bounded time: a driver may not return from a handshake.
-func opened[C Conn](ctx context.Context, open func(context.Context) (C, error)) (conn C, err error) {
+// openConn calls open in bounded time, since a driver may block in a handshake.
+func openConn[C Conn](ctx context.Context, open func(context.Context) (C, error)) (conn C, err error) {
 	if ctx.Err() != nil {
 		return conn, bound.Cause(ctx)
 	}

@@ -29,11 +29,11 @@ func ExampleTryDo() {
 	case err != nil:
 		log.Fatal(err)
 	case !ran:
-		fmt.Println("another node is at it")
+		fmt.Println("another node is running it")
 	}
 }
 
-// A report of one customer at a time, each in its turn.
+// Only one report of a customer runs at a time; the others wait for their turn.
 func ExampleDo() {
 	customer := "17"
 	err := sqlconn.Do(ctx, db.Conn, advisory.Name("billing", "report", customer),
@@ -41,7 +41,7 @@ func ExampleDo() {
 			_, err := conn.ExecContext(ctx, "CALL write_report($1)", customer)
 			return err
 		},
-		advisory.MaxWait(10*time.Second)) // of waiting, however long the report takes
+		advisory.MaxWait(10*time.Second)) // limits the wait, not the report
 
 	var busy *advisory.NotAcquiredError
 	if errors.As(err, &busy) {
@@ -49,7 +49,7 @@ func ExampleDo() {
 	}
 }
 
-// A lock on a connection that is used for other things too.
+// A lock on a connection that has other uses too.
 func ExampleTryLock() {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func ExampleTryLock() {
 		log.Fatal(err)
 	}
 	if !ok {
-		return // another has it
+		return // another session has it
 	}
 	defer func() {
 		if err := sqlconn.Unlock(ctx, conn, key); err != nil { // works also when ctx has ended
@@ -76,7 +76,7 @@ func ExampleTryLock() {
 	}
 }
 
-// Many may read at a time while nobody writes.
+// Several readers may hold the lock at a time, while no writer holds it.
 func ExampleLock_shared() {
 	conn, err := db.Conn(ctx)
 	if err != nil {

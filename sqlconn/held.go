@@ -15,7 +15,7 @@ import (
 // pg_locks does not tell the two levels apart. A lock held twice is listed once. Held leaves out
 // locks of extensions, which are on no key.
 func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
-	locks, err := on(ctx, ctx, conn, func(c *call) (locks []advisory.HeldLock, err error) {
+	locks, err := runCall(ctx, ctx, conn, func(c *call) (locks []advisory.HeldLock, err error) {
 		err = c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
 			l, err := lockfn.ScanHeld(rows)
 			locks = append(locks, l)

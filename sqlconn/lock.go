@@ -12,25 +12,29 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// Lock waits until conn holds key. It is one round trip if the key is free, and one
-// more at the first call on a physical connection. Through a proxy it fails as [TryLock] does.
+// Lock waits until conn holds key. It takes one round trip if the key is free, and one more at the
+// first call on a physical connection. Through a proxy it fails as [TryLock] does.
 //
-// It waits on the server, in slices of at most 400 ms and shorter than
-// deadlock_timeout. So the lock is handed over at once, and yet a waiter holds up
-// neither CREATE INDEX CONCURRENTLY nor VACUUM for longer than a slice, and
-// nothing is logged; but a waiter goes to the end of the server's queue with
-// each slice. See [PlainWait] for the other choice. Inside a transaction that is
-// open on conn, and where plpgsql may not be used, it makes a row of tries, with
-// pauses of up to 75 ms, instead. The end of ctx is noticed after a slice, or in a
-// pause.
+// Lock waits on the server, in slices of at most 400 ms that are shorter than deadlock_timeout:
 //
-// If ctx or [advisory.MaxWait] ends first the error is an
-// [*advisory.NotAcquiredError] that names the holders, and conn holds nothing and is
-// as it was, or was given up, if the server did not answer. Waits of this package
-// and of xact that wait for each other are told [advisory.ErrDeadlock], one of them,
-// within three seconds, given that they use one role and track_activities is on.
-// Otherwise errors are those of [TryLock], and an error if pg_cancel_backend was
-// called on the wait.
+//   - The server hands the lock over at once.
+//   - A waiter delays CREATE INDEX CONCURRENTLY and VACUUM by one slice at most.
+//   - The server logs nothing.
+//   - Each slice puts the waiter at the end of the server's queue. [PlainWait] keeps its place.
+//   - Lock detects the end of ctx after a slice.
+//
+// Inside a transaction that is open on conn, and where the role may not use plpgsql, Lock polls
+// instead, with pauses of up to 75 ms. Then it detects the end of ctx during a pause.
+//
+// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names
+// the holders. conn holds nothing and is unchanged, unless the server did not answer; then conn is
+// discarded.
+//
+// If waits of this package and of xact wait for each other, one of them fails with
+// [advisory.ErrDeadlock] within three seconds. This requires that they use one role and that
+// track_activities is on.
+//
+// Other errors are those of TryLock, and an error if pg_cancel_backend was called on the wait.
 func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
 	s, err := read(key, opts)
 	if err != nil {
@@ -38,11 +42,11 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Con
 	}
 	start := time.Now()
 	err = lock(ctx, conn, key, s, start)
-	observe(ctx, conn, key, s, start, err == nil, err)
+	observeEnd(ctx, conn, key, s, start, err == nil, err)
 	return err
 }
 
-// lock is [Lock] that leaves the event of its end to the caller.
+// lock is [Lock] without the event of its end, which the caller reports.
 func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, start time.Time) error {
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
@@ -50,7 +54,7 @@ func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, sta
 	if s.PlainWait {
 		stop = wait.Long(ctx, s.Observer, key, s, start)
 	}
-	_, err := on(ctx, limit, conn, func(c *call) (none nothing, _ error) {
+	_, err := runCall(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
 			if err := c.refuseProxy(ctx, s); err != nil {
 				return err
@@ -74,26 +78,26 @@ func (c *call) lock(w *wait.Wait) error {
 	if wait.OneTry(w.Settings) {
 		return w.NotAcquired()
 	}
-	round, err := c.round(w)
+	round, err := c.waitRound(w)
 	if err != nil {
 		return err
 	}
 	if err := w.Until(round); err != nil {
-		if !wait.GaveWay(err) {
-			c.settle(k, m, err)
+		if !wait.HoldsNothing(err) {
+			c.releaseAfterFailure(k, m, err)
 		}
 		return err
 	}
 	if w.Caller.Err() != nil {
-		c.undo(k, m)
+		c.releaseLate(k, m)
 		return w.NotAcquired()
 	}
 	c.owner.Add(m, k)
 	return nil
 }
 
-// round returns how to wait here: in slices, or by polling.
-func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
+// waitRound returns one round of the wait: a slice on the server, or a pause and a try.
+func (c *call) waitRound(w *wait.Wait) (func() (bool, error), error) {
 	rows, err := w.Exec(lockfn.SliceLimit(false))
 	if err != nil {
 		return nil, err
@@ -107,11 +111,10 @@ func (c *call) round(w *wait.Wait) (func() (bool, error), error) {
 	}, nil
 }
 
-// PlainWait has [Lock] wait by one plain pg_advisory_lock, which keeps its place in
-// the server's queue for as long as it takes, and leaves deadlocks to the server.
-// Such a waiter stalls CREATE INDEX CONCURRENTLY, or is killed by it, and
-// keeps VACUUM from removing dead rows. If ctx or [advisory.MaxWait] ends the
-// wait, conn is discarded.
+// PlainWait makes [Lock] wait with one plain pg_advisory_lock. The waiter keeps its place in the
+// server's queue for the whole wait, and the server detects deadlocks. Such a waiter blocks CREATE
+// INDEX CONCURRENTLY or fails with a deadlock because of it, and keeps VACUUM from removing dead
+// rows. If ctx or [advisory.MaxWait] ends the wait, conn is discarded.
 func PlainWait() advisory.ConnOption { return plainWait{} }
 
 type plainWait struct{}
@@ -122,7 +125,7 @@ func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode)
 	if err := c.alreadyHeld(k); err != nil {
 		return err
 	}
-	// Here the end of limit does reach the driver, and ends the connection.
+	// Here limit reaches the driver, and its end closes the connection.
 	s := c.Session
 	s.Ctx = limit
 	rows, err := s.Exec(lockfn.Block(k, m))
@@ -131,8 +134,8 @@ func (c *call) plainWait(limit context.Context, k advisory.Key, m advisory.Mode)
 		return bound.Cause(limit)
 	}
 	if err != nil {
-		c.settle(k, m, err)
-		return gone(err)
+		c.releaseAfterFailure(k, m, err)
+		return markGone(err)
 	}
 	if _, err := granted(rows, nil); err != nil {
 		return err

@@ -17,17 +17,17 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
-// SessionPooler asserts that a proxy, if there is one, hands the connection one session of the
-// server until it is closed (PgBouncer: pool_mode = session). Without it [Lock] and [TryLock]
-// refuse a connection through a proxy, and [Do] and [TryDo] check its pool first. If the
-// assertion is false, the lock excludes nobody.
+// SessionPooler asserts that a proxy, if there is one, gives the connection one server session
+// until it is closed (PgBouncer: pool_mode = session). Without it [Lock] and [TryLock] refuse a
+// connection through a proxy, and [Do] and [TryDo] check its pool first. If the assertion is false,
+// the lock excludes nobody.
 func SessionPooler() advisory.ConnOption { return sessionPooler{} }
 
 type sessionPooler struct{}
 
 func (sessionPooler) ApplyConn(c *option.Call) { c.SessionPooler = true }
 
-// A proximity is how a connection leads to the server.
+// A proximity says whether a connection leads to the server directly or through a proxy.
 type proximity byte
 
 const (
@@ -36,8 +36,8 @@ const (
 	proxied
 )
 
-// proximity compares the pid that the driver was given with the session's. It is one round
-// trip at the first call on a physical connection, and none later.
+// proximity compares the pid that the driver got when it connected with the session's pid. It takes
+// one round trip at the first call on a physical connection, and none later.
 func (c *call) proximity() (proximity, error) {
 	switch {
 	case c.physical.Direct():
@@ -50,7 +50,7 @@ func (c *call) proximity() (proximity, error) {
 	rows, err := c.Exec(lockfn.HasPID(c.physical.PID))
 	switch {
 	case err != nil:
-		return unknown, gone(err)
+		return unknown, markGone(err)
 	case rows == lockfn.OtherPID:
 		return proxied, nil
 	case rows == lockfn.SamePIDOnPrimary:
@@ -59,8 +59,8 @@ func (c *call) proximity() (proximity, error) {
 	return direct, nil
 }
 
-// refuseProxy returns an error if the connection leads through a proxy, which may share its
-// session with other clients. What the driver does not show counts as direct.
+// refuseProxy returns an error if the connection leads through a proxy, which may share its session
+// with other clients. If the driver does not show a pid, the connection counts as direct.
 func (c *call) refuseProxy(ctx context.Context, s settings.Call) error {
 	if s.SessionPooler {
 		return nil
@@ -73,32 +73,32 @@ func (c *call) refuseProxy(ctx context.Context, s settings.Call) error {
 		return bound.Cause(ctx)
 	case p == proxied:
 		return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: "the connection leads through a proxy, which may share its session with other clients: " +
-			"connect past it, use package xact, or give sqlconn.SessionPooler() if it is in session mode"}
+			"connect to the server directly, use package xact, or pass sqlconn.SessionPooler() if the proxy is in session mode"}
 	}
 	return nil
 }
 
 const (
-	// checkTime bounds the check of a pool behind a proxy.
+	// checkTime limits the check of a pool behind a proxy.
 	checkTime = 10 * time.Second
-	// firstProbe bounds the first probe of a check; each further one may take twice as long.
+	// firstProbe limits the first probe of a check. Each further probe may take twice as long.
 	firstProbe = 3 * time.Second
 	// probePause is the pause between two probes.
 	probePause = 50 * time.Millisecond
 )
 
-// checking is the turn of the one check that is under way: each needs two connections at a
-// time, of which several checks at once could leave none to the others.
+// checking lets one check run at a time. Each needs two connections at once, and several checks could
+// keep those from each other.
 var checking = make(chan struct{}, 1)
 
-// needsCheck reports whether the pool of conn is to be checked before a lock is taken.
+// needsCheck reports whether the pool of conn must be checked before a lock is taken.
 func needsCheck(ctx context.Context, conn Conn) (bool, error) {
-	p, err := on(ctx, ctx, conn, func(c *call) (proximity, error) { return c.proximity() })
+	p, err := runCall(ctx, ctx, conn, func(c *call) (proximity, error) { return c.proximity() })
 	return p != direct, err
 }
 
-// checkPool returns nil if locks exclude between two connections that open returns. It probes
-// until there is an answer, or ctx ends.
+// checkPool returns nil if locks exclude between two connections that open returns. It repeats the
+// probe until that has a result, for at most checkTime and until ctx ends.
 func checkPool[C Conn](ctx context.Context, open func(context.Context) (C, error)) error {
 	limit, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()
@@ -122,17 +122,20 @@ func checkPool[C Conn](ctx context.Context, open func(context.Context) (C, error
 }
 
 func uncheckedError(ctx context.Context, err error) error {
-	return bound.Ended(ctx, fmt.Errorf("whether a pooler hands sessions to several clients could not be checked "+
+	return bound.Ended(ctx, fmt.Errorf("whether a pooler shares sessions between clients could not be checked "+
 		"(raise MaxOpenConns, or see SessionPooler): %w", err))
 }
 
+// probePool opens two connections and probes once whether locks exclude between them, for at most
+// d. It closes both connections; after a failed probe it discards them, because a lock may be on
+// them.
 func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error), d time.Duration) (err error) {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	var execs [2]pooler.Exec
 	var pool [2]Conn
 	for i := range pool {
-		conn, err := opened(ctx, open)
+		conn, err := openConn(ctx, open)
 		if err != nil {
 			return fmt.Errorf("open a connection for the check: %w", err)
 		}
@@ -141,7 +144,7 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 			if err != nil && !errors.Is(err, advisory.ErrUnsafeServer) {
 				dbconn.Discard(conn) // a lock may be on it
 			}
-			closed(conn, errors.Is(err, bound.ErrNoAnswer))
+			closeConn(conn, errors.Is(err, bound.ErrNoAnswer))
 		}()
 	}
 	db := sqlprivate.Pool(pool[0])
@@ -154,7 +157,7 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 	return err
 }
 
-// probeOn sends statements of a probe on a connection that nobody else has.
+// probeOn returns a function that sends statements of a probe on conn, which no one else uses.
 func probeOn(conn Conn) pooler.Exec {
 	return func(ctx context.Context, text string) (int64, error) {
 		return on(ctx, ctx, conn, func(c *call) (int64, error) {

@@ -12,20 +12,25 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// TryLock makes one try for key and reports whether conn holds it now. It is one
-// round trip, and one more at the first call on a physical connection, which compares pids.
+// TryLock makes one try for key and reports whether conn holds it now. It takes one round trip. The
+// first call on a physical connection takes one more, to compare pids.
 //
 // Through a proxy, which may share its session with other clients, it returns an
 // [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than
 // lib/pq and pgx may not show that there is a proxy.
 //
-// Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
-// [advisory.ErrAlreadyHeld] if conn holds the key by an earlier call of this
-// package, or is about to by another call of it (the package cannot know of SQL sent by hand, nor where the driver hides
-// its connection behind another each time, as pgx's stdlib.OpenDBFromPool does);
-// [advisory.ErrUnsafeServer] on a hot standby, and nothing is tried;
-// [advisory.ErrLockTableFull]; ctx's error if it ended before the answer; else the
-// driver's. Of an error nothing is held.
+// After an error conn holds nothing that it did not hold before. The errors are:
+//
+//   - [advisory.ErrInvalidKey] for the zero Key, before anything is sent
+//   - [advisory.ErrAlreadyHeld] if an earlier call of this package took the key on conn, or another
+//     call is taking it
+//   - [advisory.ErrUnsafeServer] on a hot standby, without a try
+//   - [advisory.ErrLockTableFull]
+//   - ctx's error, if ctx ended before the answer
+//   - the driver's error otherwise
+//
+// The package does not know locks that were taken with plain SQL. It does not recognize a connection
+// again if the driver wraps it anew for each use, as pgx's stdlib.OpenDBFromPool does.
 func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) (bool, error) {
 	s, err := read(key, opts)
 	if err != nil {
@@ -33,13 +38,13 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 	}
 	start := time.Now()
 	granted, err := try(ctx, conn, key, s)
-	observe(ctx, conn, key, s, start, granted, err)
+	observeEnd(ctx, conn, key, s, start, granted, err)
 	return granted, err
 }
 
-// try is [TryLock] that leaves the event of its end to the caller.
+// try is [TryLock] without the event of its end, which the caller reports.
 func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (bool, error) {
-	granted, err := on(ctx, ctx, conn, func(c *call) (granted bool, err error) {
+	granted, err := runCall(ctx, ctx, conn, func(c *call) (granted bool, err error) {
 		err = c.attempt(key, func() error {
 			if err := c.refuseProxy(ctx, s); err != nil {
 				return err
@@ -62,8 +67,8 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	}
 	rows, err := c.Exec(c.tryText(k, m))
 	if err != nil {
-		c.settle(k, m, err)
-		return false, gone(err)
+		c.releaseAfterFailure(k, m, err)
+		return false, markGone(err)
 	}
 	granted, err := granted(rows, nil)
 	if err != nil {
@@ -71,7 +76,7 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	}
 	if ctx.Err() != nil {
 		if granted {
-			c.undo(k, m)
+			c.releaseLate(k, m)
 		}
 		return false, bound.Cause(ctx)
 	}
@@ -81,8 +86,9 @@ func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bo
 	return granted, nil
 }
 
-// tryText is the statement of a try. A primary never becomes a standby while a connection to it
-// lasts, so a connection on which that was seen once does not ask again, which is quicker.
+// tryText returns the statement of a try. A primary does not become a standby while a connection to
+// it lasts. So a connection that was once seen to be on a primary does not check that again, which
+// is quicker.
 func (c *call) tryText(k advisory.Key, m advisory.Mode) string {
 	if c.physical.Direct() {
 		return lockfn.Try(k, m)
@@ -98,14 +104,15 @@ func granted(rows int64, err error) (bool, error) {
 	return err == nil && rows == lockfn.SessionGranted, err
 }
 
-// observe tells the Observer. If that panics nobody learns that the lock is held.
-func observe(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
-	told := false
+// observeEnd reports the end of a call to the Observer. If the Observer panics, the caller does not
+// learn that conn holds the lock, so conn is discarded.
+func observeEnd(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
+	returned := false
 	defer func() {
 		if granted && !told {
 			dbconn.Discard(conn)
 		}
 	}()
 	wait.Observe(ctx, k, s, start, granted, err)
-	told = true
+	returned = true
 }

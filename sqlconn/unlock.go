@@ -13,17 +13,17 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// unlockTime bounds a release whatever its ctx.
+// unlockTime limits a release, even if its ctx does not end.
 const unlockTime = 5 * time.Second
 
-// Unlock releases key, of the mode in which it was taken. It is one round trip.
+// Unlock releases key, which must be held in the given mode. It takes one round trip.
 //
-// It works also when ctx has ended: it takes at most five seconds, and no more than
-// one once ctx has ended, and one more to give conn up. If conn does not hold the
-// key in this mode the error is [advisory.ErrNotHeld]; the server also writes a
-// warning. With any other error of the release conn has been discarded, and the lock with
-// it; but if conn was closed before (sql.ErrConnDone), by its Close, it went back to its pool
-// with the lock.
+// Unlock works after ctx has ended too. It takes at most five seconds. After the end of ctx it
+// takes at most one second, and one more to discard conn.
+//
+// If conn does not hold the key in this mode, the error is [advisory.ErrNotHeld], and the server
+// logs a warning. Any other error means that conn was discarded and its lock released. Exception: a
+// conn that the caller had already closed ([sql.ErrConnDone]) went back to the pool with the lock.
 func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
 	s, err := read(key, opts)
 	if err != nil {
@@ -32,9 +32,9 @@ func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.C
 	return unlock(ctx, conn, key, s, time.Time{}, false)
 }
 
-// unlock tells the Observer how long the lock was held, if since says it. alone: if a
-// transaction is open on conn it releases nothing, but discards conn, so that what is not
-// committed is rolled back first.
+// unlock releases key. The event contains how long the lock was held if since is not zero. If alone
+// is true and a transaction is open on conn, unlock discards conn instead, so that the server rolls
+// back the transaction before it frees the lock.
 func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, since time.Time, alone bool) error {
 	text := lockfn.Unlock(key, s.Mode)
 	if alone {
@@ -51,7 +51,7 @@ func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, s
 		m, known := c.owner.Mode(key)
 		if rows == 0 {
 			if known && m != s.Mode {
-				return fmt.Errorf("%w in this mode: it is held %v", advisory.ErrNotHeld, m)
+				return fmt.Errorf("%w in this mode: this connection holds it %v, unlock it in that mode", advisory.ErrNotHeld, m)
 			}
 			c.owner.Remove(key)
 			return fmt.Errorf("%w by this connection", advisory.ErrNotHeld)
@@ -75,9 +75,9 @@ func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, s
 	return err
 }
 
-// UnlockAll releases every session-level advisory lock of conn, also those that were
-// taken by hand. Time and errors are those of [Unlock]; that there is nothing to
-// release is no error.
+// UnlockAll releases every session-level advisory lock of conn, including those that were taken with
+// plain SQL. It returns nil if there is nothing to release. Time limits, errors and the fate of conn
+// are those of [Unlock].
 func UnlockAll(ctx context.Context, conn Conn) error {
 	err := release(ctx, conn, func(c *call) error {
 		if _, err := c.Exec(lockfn.UnlockAll); err != nil {
@@ -92,7 +92,7 @@ func UnlockAll(ctx context.Context, conn Conn) error {
 	return nil
 }
 
-// release runs f, a release, and discards conn if it fails.
+// release runs f, which releases locks, and discards conn if f fails.
 func release(ctx context.Context, conn Conn, f func(*call) error) error {
 	if given.IsNil(conn) {
 		return errors.New("conn is nil")
@@ -101,7 +101,7 @@ func release(ctx context.Context, conn Conn, f func(*call) error) error {
 	defer stop()
 	late, cancel := context.WithTimeout(late, unlockTime)
 	defer cancel()
-	_, err := in(late, conn, func(c *call) (none nothing, _ error) {
+	_, err := runCallUntil(late, conn, func(c *call) (none nothing, _ error) {
 		err := f(c)
 		if err != nil && !errors.Is(err, advisory.ErrNotHeld) {
 			c.discard()

@@ -8,13 +8,14 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// TryLockAny tries the keys in the given order until one is free, and returns the one
-// that tx holds now; ok is false if all were taken. It is one round trip. Keys that
-// tx took earlier by this package do not count as free; if they are all such the
-// error is [advisory.ErrAlreadyHeld]. Otherwise errors are those of [TryLock].
+// TryLockAny tries the keys in the given order until one is free, and returns the key that tx holds
+// now. ok is false if all keys were taken. It takes one round trip.
+//
+// Keys that tx took earlier by this package do not count as free. If tx holds all the keys, the
+// error is [advisory.ErrAlreadyHeld]. Other errors are those of [TryLock].
 func TryLockAny(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) (key advisory.Key, ok bool, err error) {
-	taken, err := in(ctx, tx, "try lock any of", keys, opts, false, func(c *call) ([]advisory.Key, error) {
-		k, ok, err := c.any(keys)
+	taken, err := runCall(ctx, tx, "try lock any of", keys, opts, false, func(c *call) ([]advisory.Key, error) {
+		k, ok, err := c.tryAny(keys)
 		if !ok {
 			return nil, err
 		}
@@ -26,7 +27,8 @@ func TryLockAny(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisor
 	return taken[0], true, nil
 }
 
-func (c *call) any(keys []advisory.Key) (k advisory.Key, ok bool, err error) {
+// tryAny takes the first free key.
+func (c *call) tryAny(keys []advisory.Key) (k advisory.Key, ok bool, err error) {
 	var free []advisory.Key
 	for _, k := range keys {
 		if err = c.alreadyHeld(k); err == nil {
@@ -43,7 +45,7 @@ func (c *call) any(keys []advisory.Key) (k advisory.Key, ok bool, err error) {
 	case err != nil:
 		return k, false, err
 	case rows > int64(len(free)):
-		return k, false, untried(rows, free)
+		return k, false, notTriedError(rows, free)
 	case c.caller.Err() != nil:
 		return k, false, bound.Cause(c.caller)
 	case rows == 0:

@@ -16,37 +16,42 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
-// Do begins a transaction, waits for key in it, runs fn and commits; if fn returns an
-// error or panics, or ctx has ended, it rolls back. Either way the lock is released
-// by the transaction's end. fn sees what the last holder committed, at every
-// isolation level. fn must not end the transaction itself.
+// Do begins a transaction, waits for key in it, runs fn and commits. If fn returns an error or
+// panics, or ctx has ended, Do rolls back. In both cases the lock is released by the end of the
+// transaction. fn sees what the last holder committed, at every isolation level. fn must not end
+// the transaction.
 //
-// begin is BeginTx of *sql.DB or *sql.Conn, BeginTxx of sqlx, or the like, and should
-// only begin: the transaction may be started over before fn runs, which undoes
-// SET LOCAL and the like. [TxOptions] are passed to it. Its ctx has the values of ctx,
-// but ends only if ctx does before the transaction has begun.
+// begin is BeginTx of *sql.DB or *sql.Conn, BeginTxx of sqlx, or another function of this form. It
+// should only begin: Do may restart the transaction before fn runs, which reverts settings such as
+// those of SET LOCAL. [TxOptions] are passed to begin. Its ctx has the values of ctx, but ends only
+// if ctx ends before the transaction has begun.
 //
-// If the connection turns out to be dead, as pooled connections are after a restart of the server,
-// Do begins again on another. fn runs once at most.
+// If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
+// begins again on another. fn runs at most once.
 //
-// It waits on the server, in slices of at most 400 ms and shorter than
-// deadlock_timeout, and starts its transaction over between them, so that it
-// holds up neither CREATE INDEX CONCURRENTLY nor VACUUM for longer than a slice,
-// and nothing is logged. The end of ctx is noticed after a slice.
+// Do waits on the server, in slices of at most 400 ms that are shorter than deadlock_timeout, and
+// restarts its transaction between them:
 //
-// fn's error is returned as it is. An error of the commit is wrapped; the work may
-// then have been committed or not, as with every commit. Under SERIALIZABLE it may be
-// a serialization failure, though rarely, also where all work is under the lock: the
-// server lets go of the lock a moment before it notes that the transaction has ended.
-// Otherwise errors are those of [Lock] and begin.
+//   - A waiter delays CREATE INDEX CONCURRENTLY and VACUUM by one slice at most.
+//   - The server logs nothing.
+//   - Do detects the end of ctx after a slice.
+//
+// Do returns fn's error unchanged. It wraps an error of the commit; the work may then have been
+// committed or not, as with every commit. Under SERIALIZABLE the commit may rarely fail with a
+// serialization failure, even if all work is under the lock. The reason: the server releases the
+// lock a moment before it marks the transaction as ended. Other errors are those of [Lock] and of
+// begin.
+//
+// If the server does not answer, Do discards the connection. Otherwise the connection goes back to
+// its pool without the lock.
 func Do[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) error {
 	_, err := do(ctx, "lock", begin, key, fn, opts, true)
 	return err
 }
 
-// TryDo is [Do] with one try instead of a wait: ran is false, without an error, if
-// the key is not free. With a free key and no work it is three round trips under READ
-// COMMITTED: BEGIN, the try, COMMIT; at the other levels it is four.
+// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is
+// nil. If the key is free and fn does nothing, TryDo takes three round trips under READ COMMITTED
+// (BEGIN, the try, COMMIT), and four at the other levels.
 func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), key advisory.Key, fn func(context.Context, T) error, opts ...BeginOption) (ran bool, err error) {
 	return do(ctx, "try lock", begin, key, fn, opts, false)
 }
@@ -64,14 +69,14 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	if err != nil {
 		return false, lockfn.Error(op, k, s.Mode, err)
 	}
-	tx, cancel, err := live(ctx, begin, s.TxOptions)
+	tx, cancel, err := beginLive(ctx, begin, s.TxOptions)
 	if lockfn.NotSupported(err) && onStandby(ctx, begin) {
 		err = fmt.Errorf("%w: %w", lockfn.ErrStandby, err)
 	}
 	if err != nil {
 		return false, lockfn.Error("begin a transaction to "+op, k, s.Mode, err)
 	}
-	o := &own{ctx: ctx, tx: tx, cancel: cancel, key: k, settings: s, start: start}
+	o := &ownTx{ctx: ctx, tx: tx, cancel: cancel, key: k, settings: s, start: start}
 	ended := false
 	defer func() {
 		if !ended { // fn panicked
@@ -103,14 +108,14 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	return true, nil
 }
 
-// onStandby reports whether the server is a hot standby, after it has refused to begin a
-// transaction. It does not begin one that may write, nor a SERIALIZABLE one.
+// onStandby reports whether the server is a hot standby, after begin has failed there. A hot standby
+// refuses to begin a transaction that may write, and a SERIALIZABLE one.
 func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error)) bool {
-	tx, cancel, err := begun(ctx, begin, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	tx, cancel, err := beginBounded(ctx, begin, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return false
 	}
-	o := &own{ctx: ctx, tx: tx, cancel: cancel}
+	o := &ownTx{ctx: ctx, tx: tx, cancel: cancel}
 	defer o.rollback()
 	late, stop := bound.Context(ctx)
 	defer stop()
@@ -121,8 +126,9 @@ func onStandby[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOpt
 	return err == nil && rows == 1
 }
 
-// begun begins a transaction whose ctx does not end any more; cancel ends it.
-func begun[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), o *sql.TxOptions) (tx T, cancel context.CancelFunc, err error) {
+// beginBounded begins a transaction whose context does not end when ctx does; cancel ends it. It
+// returns in bounded time after the end of ctx.
+func beginBounded[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions) (T, error), o *sql.TxOptions) (tx T, cancel context.CancelFunc, err error) {
 	if ctx.Err() != nil {
 		return tx, nil, bound.Cause(ctx)
 	}
@@ -143,7 +149,7 @@ func begun[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions
 		err = errors.New("begin returned a nil transaction")
 	case !untie():
 		if err == nil {
-			go tx.Rollback() // it has no context, and a driver may not return
+			go tx.Rollback() // Rollback takes no context, and a driver may block in it
 			err = bound.Cause(ctx)
 		}
 		err = bound.Ended(ctx, err)

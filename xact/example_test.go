@@ -81,7 +81,7 @@ func ExampleTryLock() {
 }
 
 // A transfer locks both accounts. The order in which they are given does not matter,
-// so that a transfer in the other direction at the same moment is no deadlock.
+// so a transfer in the other direction at the same moment does not deadlock.
 func ExampleLockAll() {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func ExampleLockAll() {
 	}
 }
 
-// Workers share batches: each takes the first that nobody is at.
+// Workers share batches: each takes the first free one.
 func ExampleTryLockAny() {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -9,55 +9,59 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// TryLock makes one try for key and reports whether tx holds it now. It is one
-// round trip.
+// TryLock makes one try for key and reports whether tx holds it now. It takes one round trip. The
+// errors are:
 //
-// Errors: [advisory.ErrInvalidKey] for the zero Key, before anything is sent;
-// [advisory.ErrUnsafeServer] on a hot standby, and [advisory.ErrStaleSnapshot], see the
-// package's documentation, and nothing is tried; [advisory.ErrAlreadyHeld] if tx holds the key by an earlier call of
-// this package with the same Tx; [advisory.ErrLockTableFull]; ctx's error if it ended
-// before the answer (then tx may hold the lock, until it ends); else the driver's.
-// After an error of the server the transaction has failed, as after any. Rows of an earlier
-// query are to be closed first: with rows open it is an error, after which, through lib/pq,
-// the transaction can only be rolled back.
+//   - [advisory.ErrInvalidKey] for the zero Key, before anything is sent
+//   - [advisory.ErrUnsafeServer] on a hot standby, without a try
+//   - [advisory.ErrStaleSnapshot], without a try; see the documentation of the package
+//   - [advisory.ErrAlreadyHeld] if an earlier call of this package with the same Tx took the key
+//   - [advisory.ErrLockTableFull]
+//   - ctx's error, if ctx ended before the answer; tx may then hold the lock until tx ends
+//   - the driver's error otherwise
+//
+// After an error of the server the transaction has failed, as after every failed statement. Close the
+// rows of an earlier query first. While rows are open, TryLock returns an error; through lib/pq the
+// transaction can then only be rolled back.
 func TryLock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOption) (bool, error) {
 	return lock(ctx, tx, "try lock", []advisory.Key{key}, opts, false)
 }
 
-// Lock waits until tx holds key. It is one round trip if the key is free.
+// Lock waits until tx holds key. It takes one round trip if the key is free.
 //
-// It waits by a row of tries, with pauses of up to 75 ms between them: to wait on the
-// server in a transaction that goes on would hold up CREATE INDEX CONCURRENTLY
-// until the transaction ends. [Do], whose transaction is its own, waits on the
-// server. The end of ctx is noticed at once.
+// Lock polls, with pauses of up to 75 ms. A wait on the server, in a transaction that continues,
+// would delay CREATE INDEX CONCURRENTLY until the end of that transaction. [Do] waits on the
+// server, because the transaction is its own. Lock detects the end of ctx at once.
 //
-// A try does not succeed while others wait for the key on the server, as Do and
-// sqlconn do: where there is always one of them, Lock never gets its turn. And a
-// CREATE INDEX CONCURRENTLY that happens to come upon one of the tries waits for the
-// end of tx all the same; if it is the holder's, Lock is told of a deadlock.
+// Polling has two limits:
 //
-// If ctx or [advisory.MaxWait] ends first the error is an
-// [*advisory.NotAcquiredError] that names the holders; tx is usable, holds what it
-// held before (and perhaps key, if that was free and ctx ended during the one round
-// trip), and no setting of it has changed. Waits of this package and of
-// sqlconn that wait for each other are told [advisory.ErrDeadlock], one of them,
-// within three seconds, given that they use one role and track_activities is on.
-// Otherwise errors are those of [TryLock].
+//   - A try fails while others wait for the key on the server, as Do and package sqlconn do. If there
+//     is always such a waiter, Lock never gets the key.
+//   - A CREATE INDEX CONCURRENTLY that meets one of the tries still waits for the end of tx. If it
+//     runs in the session that holds the key, Lock fails with [advisory.ErrDeadlock].
+//
+// If ctx or [advisory.MaxWait] ends first, Lock returns an [*advisory.NotAcquiredError] that names
+// the holders. tx is usable, its settings are unchanged, and it holds what it held before.
+// Exception: it may also hold key, if key was free and ctx ended during the one round trip.
+//
+// If waits of this package and of sqlconn wait for each other, one of them fails with ErrDeadlock
+// within three seconds. This requires that they use one role and that track_activities is on. Other
+// errors are those of [TryLock].
 func Lock(ctx context.Context, tx Tx, key advisory.Key, opts ...advisory.TxOption) error {
 	_, err := lock(ctx, tx, "lock", []advisory.Key{key}, opts, true)
 	return err
 }
 
-// TryLockAll makes one try for all of the keys: tx holds them all now, or no more than
-// before. It is two round trips, within a savepoint, and takes the keys in one
-// order for all callers. A key may be given twice. Errors are those of [TryLock].
+// TryLockAll makes one try for all of the keys. tx then holds all of them, or no more than before.
+// It takes two round trips, within a savepoint. It takes the keys in the same order for all
+// callers. keys may contain a key twice. Errors are those of [TryLock].
 func TryLockAll(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) (bool, error) {
 	return lock(ctx, tx, "try lock all of", keys, opts, false)
 }
 
-// LockAll waits until tx holds all of the keys. It takes them in one order for all
-// callers, so that two LockAll never wait for each other. If the wait ends before,
-// tx holds no more than before. Otherwise it is as [Lock].
+// LockAll waits until tx holds all of the keys. It takes the keys in the same order for all
+// callers, so two calls of LockAll never wait for each other. If the wait ends without the locks,
+// tx holds no more than before. The limits and errors are those of [Lock].
 func LockAll(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.TxOption) error {
 	_, err := lock(ctx, tx, "lock all of", keys, opts, true)
 	return err
@@ -65,7 +69,7 @@ func LockAll(ctx context.Context, tx Tx, keys []advisory.Key, opts ...advisory.T
 
 func lock(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool) (bool, error) {
 	keys = lockfn.Sorted(keys)
-	taken, err := in(ctx, tx, op, keys, opts, waits, func(c *call) ([]advisory.Key, error) {
+	taken, err := runCall(ctx, tx, op, keys, opts, waits, func(c *call) ([]advisory.Key, error) {
 		granted, err := c.lock(keys, waits)
 		if !granted {
 			return nil, err
@@ -100,8 +104,8 @@ func (c *call) lock(keys []advisory.Key, waits bool) (granted bool, err error) {
 	return c.lockOrDrop(keys, waits)
 }
 
-// lockOrDrop takes all of the keys within a savepoint, which it leaves as it found
-// it if it does not get them.
+// lockOrDrop takes all of the keys within a savepoint. If it does not get them, it rolls back to the
+// savepoint.
 func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err error) {
 	w := &wait.Wait{Session: c.Session, Caller: c.caller, Limit: c.limit, Settings: c.settings, Key: keys[0], Start: c.start}
 	taken, err := c.take(c.Exec, lockfn.Savepoint+"; ", keys)
@@ -143,8 +147,7 @@ func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err er
 	return true, nil
 }
 
-// take tries the keys in turn and returns how many it got, up to the first that is
-// busy.
+// take tries the keys in turn, up to the first that is not free. It returns how many it took.
 func (c *call) take(exec func(string) (int64, error), before string, keys []advisory.Key) (int, error) {
 	m, anyIsolation := c.settings.Mode, c.settings.AnyIsolation
 	if len(keys) == 1 {
@@ -153,7 +156,7 @@ func (c *call) take(exec func(string) (int64, error), before string, keys []advi
 		case err != nil:
 			return 0, err
 		case rows > lockfn.XactGranted:
-			return 0, untried(rows, keys)
+			return 0, notTriedError(rows, keys)
 		}
 		return int(rows), nil
 	}
@@ -164,13 +167,13 @@ func (c *call) take(exec func(string) (int64, error), before string, keys []advi
 	case rows == 0:
 		return len(keys), nil
 	case rows > int64(len(keys)):
-		return 0, untried(rows, keys)
+		return 0, notTriedError(rows, keys)
 	}
 	return int(rows) - 1, nil
 }
 
-// untried is the error of an answer that says why none of keys was tried.
-func untried(rows int64, keys []advisory.Key) error {
+// notTriedError returns the error for an answer that says that no key was tried.
+func notTriedError(rows int64, keys []advisory.Key) error {
 	if rows > int64(len(keys))+1 {
 		return lockfn.ErrStandby
 	}

@@ -8,19 +8,20 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// A BeginOption fits [Do] and [TryDo], which begin their transaction. Every [advisory.TxOption] is
-// one.
+// A BeginOption is an option of [Do] and [TryDo], which begin their transaction. Every
+// [advisory.TxOption] is one.
 type BeginOption interface{ ApplyBegin(*option.Call) }
 
-// TxOptions has [Do] and [TryDo] begin the transaction with o.
+// TxOptions makes [Do] and [TryDo] begin the transaction with o.
 func TxOptions(o *sql.TxOptions) BeginOption { return txOptions{o} }
 
 type txOptions struct{ o *sql.TxOptions }
 
 func (t txOptions) ApplyBegin(c *option.Call) { c.TxOptions = t.o }
 
-// AnyIsolation accepts that under REPEATABLE READ and SERIALIZABLE the transaction may
-// not see what the last holder of the lock committed.
+// AnyIsolation accepts that, under REPEATABLE READ and SERIALIZABLE, the transaction may not see
+// what the last holder of the lock committed. Without it such calls fail with
+// [advisory.ErrStaleSnapshot].
 func AnyIsolation() advisory.TxOption { return anyIsolation{} }
 
 type anyIsolation struct{}

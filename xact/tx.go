@@ -18,9 +18,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// A Tx is a transaction: *sql.Tx, *sqlx.Tx, bun.Tx, ent's generated Tx. A *sql.DB does
-// not fit: a transaction-level lock taken outside a transaction is gone with its
-// own statement.
+// A Tx is a transaction: *sql.Tx, *sqlx.Tx, bun.Tx, ent's generated Tx. A *sql.DB is not a Tx: a
+// transaction-level lock that is taken outside a transaction ends with its own statement.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -28,7 +27,7 @@ type Tx interface {
 	Rollback() error
 }
 
-// A call is one call of this package in a transaction of the caller's.
+// A call is one call of this package in a transaction of the caller.
 type call struct {
 	statement.Session
 	caller, limit context.Context
@@ -37,9 +36,9 @@ type call struct {
 	owner         held.Owner
 }
 
-// in runs f for a call in tx, in bounded time after the end of ctx or of MaxWait, and
-// returns which keys f took.
-func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
+// runCall runs f for a call in tx and returns the keys that f took. It returns in bounded time
+// after the end of ctx or of MaxWait.
+func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
 	start := time.Now()
 	s, err := read(settings.Tx, keys, opts)
 	switch {
@@ -48,10 +47,10 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		err = errors.New("tx is nil")
 	}
 	if err != nil {
-		return nil, lockfn.Error(op, first(keys), s.Mode, err)
+		return nil, lockfn.Error(op, firstKey(keys), s.Mode, err)
 	}
 	if !waits {
-		s.MaxWait = nil // it is not for a try
+		s.MaxWait = nil // a try does not wait
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
@@ -73,19 +72,19 @@ func in(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advis
 		taken = nil
 	}
 	if waits {
-		err = wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
+		err = wait.Ended(ctx, limit, firstKey(keys), s.Mode, start, err)
 	}
-	err = lockfn.Error(op, first(keys), s.Mode, bound.Ended(ctx, err))
+	err = lockfn.Error(op, firstKey(keys), s.Mode, bound.Ended(ctx, err))
 	for _, k := range taken {
 		wait.Observe(ctx, k, s, start, true, nil)
 	}
 	if len(taken) == 0 {
-		wait.Observe(ctx, first(keys), s, start, false, err)
+		wait.Observe(ctx, firstKey(keys), s, start, false, err)
 	}
 	return taken, err
 }
 
-// read reads the options, by options, and checks the keys.
+// read reads opts with the given function, and checks the keys.
 func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, opts []O) (settings.Call, error) {
 	s, err := options(opts)
 	if err != nil {
@@ -94,15 +93,16 @@ func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, 
 	return s, settings.CheckKeys(keys...)
 }
 
-func first(keys []advisory.Key) advisory.Key {
+// firstKey returns the key that events and errors name, or the zero Key if there is none.
+func firstKey(keys []advisory.Key) advisory.Key {
 	if len(keys) == 0 {
 		return advisory.Key{}
 	}
 	return keys[0]
 }
 
-// alreadyHeld returns an error if this package took k in this transaction. What it
-// remembers it checks on the server: the lock may have gone with a savepoint.
+// alreadyHeld returns an error if this package took k in this transaction. It asks the server to
+// confirm: a rollback to a savepoint may have released the lock.
 func (c *call) alreadyHeld(k advisory.Key) error {
 	m, ok := c.owner.Mode(k)
 	if !ok {
@@ -116,7 +116,7 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 		c.owner.Remove(k)
 		return nil
 	}
-	return fmt.Errorf("%w by this transaction: %s (%v), until the transaction ends", advisory.ErrAlreadyHeld, k, m)
+	return fmt.Errorf("%w by this transaction: it holds %s (%v) until it ends", advisory.ErrAlreadyHeld, k, m)
 }
 
 var errStale = fmt.Errorf("%w: the transaction is REPEATABLE READ or SERIALIZABLE and may not see what the last holder committed: use xact.Do, READ COMMITTED, or xact.AnyIsolation", advisory.ErrStaleSnapshot)

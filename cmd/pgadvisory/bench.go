@@ -21,23 +21,23 @@ import (
 var benchCommand = &command{
 	name:    "bench",
 	args:    "[flags]",
-	summary: "measures how fast locks are here, by hand and by the library",
+	summary: "measures how fast locks are on this server, with plain SQL and with the library",
 	help: `
-It takes locks that nobody else wants, for a second in each way, and prints how many pairs of lock and
-unlock that was. By hand is SELECT pg_try_advisory_lock($1), with the driver lib/pq.
+It takes locks that nobody else uses, for one second in each way, and prints the number of pairs of lock
+and unlock. Plain SQL is SELECT pg_try_advisory_lock($1), with the driver lib/pq.
 
   pgadvisory bench
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
 		long := seconds{Duration: time.Second}
-		flags.Var(&long, "for", "how many `SECONDS` each way is measured")
+		flags.Var(&long, "for", "measure each way for so many `SECONDS`")
 		return func(ctx context.Context, args []string) error {
 			if err := noArgs("bench", args); err != nil {
 				return err
 			}
 			if long.Duration < time.Millisecond || long.Duration > time.Hour {
-				return usage("bench: --for %v: it is from 1ms to 1h", long.Duration)
+				return usage("bench: --for %v: give a time from 1ms to 1h", long.Duration)
 			}
 			db, err := t.open(ctx, "pgadvisory bench")
 			if err != nil {
@@ -71,7 +71,7 @@ func (p *program) bench(ctx context.Context, db *sql.DB, long time.Duration) err
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tpairs/s\tmedian\t99 of 100\t")
 	for _, w := range []way{
-		{"by hand, on one connection", 1, func(ctx context.Context, key advisory.Key) error { return byHand(ctx, conn, key) }},
+		{"plain SQL, on one connection", 1, func(ctx context.Context, key advisory.Key) error { return byPlainSQL(ctx, conn, key) }},
 		{"sqlconn, on one connection", 1, func(ctx context.Context, key advisory.Key) error { return onConn(ctx, conn, key) }},
 		{"xact.TryDo, a transaction each", 1, func(ctx context.Context, key advisory.Key) error { return inTx(ctx, db, key) }},
 		{"a Locker", 1, func(ctx context.Context, key advisory.Key) error { return byLocker(ctx, locker, key) }},
@@ -91,7 +91,7 @@ func (p *program) bench(ctx context.Context, db *sql.DB, long time.Duration) err
 // measure returns how long each pair took.
 func measure(ctx context.Context, w way, base string, long time.Duration) ([]time.Duration, error) {
 	key := advisory.Name("pgadvisory bench", base, "first")
-	if err := w.pair(ctx, key); err != nil { // connections are opened, statements are prepared
+	if err := w.pair(ctx, key); err != nil { // this opens connections and prepares statements
 		return nil, err
 	}
 	var mu sync.Mutex
@@ -122,7 +122,7 @@ func measure(ctx context.Context, w way, base string, long time.Duration) ([]tim
 	return all, errs
 }
 
-func byHand(ctx context.Context, conn *sql.Conn, key advisory.Key) error {
+func byPlainSQL(ctx context.Context, conn *sql.Conn, key advisory.Key) error {
 	n, _ := key.Int64()
 	for _, text := range []string{"SELECT pg_catalog.pg_try_advisory_lock($1)", "SELECT pg_catalog.pg_advisory_unlock($1)"} {
 		var ok bool

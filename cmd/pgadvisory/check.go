@@ -13,10 +13,10 @@ import (
 var checkCommand = &command{
 	name:    "check",
 	args:    "[flags]",
-	summary: "looks whether locks are real on this server, and whether any look like an incident",
+	summary: "checks whether locks exclude on this server, and lists those that look like an incident",
 	help: `
-Exit code 69 if locks are fake here: behind a pooler in transaction mode, on a hot standby, on what is
-not PostgreSQL. With --strict, exit code 1 if there is a warning or a suspect.
+The exit code is 69 if locks do not exclude: behind a pooler in transaction mode, on a hot standby, or on
+a server that is not PostgreSQL. With --strict it is 1 if there is a warning or a suspect.
 
   pgadvisory check
   pgadvisory check --strict --after 60
@@ -26,13 +26,13 @@ not PostgreSQL. With --strict, exit code 1 if there is a warning or a suspect.
 		strict := flags.Bool("strict", false, "exit code 1 if there is a warning or a suspect")
 		asJSON := flags.Bool("json", false, "print an object of JSON, on one line")
 		after := seconds{Duration: 5 * time.Minute}
-		flags.Var(&after, "after", "a session is suspect that holds a lock and has been idle, or has waited, for so many `SECONDS`; at least 2")
+		flags.Var(&after, "after", "report sessions that hold a lock and have been idle, or have waited, for so many `SECONDS`; at least 2")
 		return func(ctx context.Context, args []string) error {
 			if err := noArgs("check", args); err != nil {
 				return err
 			}
 			if after.Duration < 2*time.Second {
-				return usage("check: --after %v: it is at least 2s", after.Duration)
+				return usage("check: --after %v: give at least 2s", after.Duration)
 			}
 			db, err := t.open(ctx, "pgadvisory check")
 			if err != nil {

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// A child is the command, in a process group of its own, which it leads.
+// A child is the command. It leads a process group of its own.
 type child struct {
 	pid     int
-	changes <-chan syscall.WaitStatus // that it was stopped, and that it has ended
+	changes <-chan syscall.WaitStatus // when it is stopped, and when it has ended
 	end     syscall.WaitStatus
 	tty     *terminal
 }
@@ -28,7 +28,7 @@ func startChild(path string, argv, env []string, tty *terminal) (*child, error) 
 	started := make(chan error, 1)
 	var pid int
 	go func() {
-		// On Linux the command is killed when the thread ends that has started it.
+		// On Linux the kernel kills the command when the thread that started it ends.
 		runtime.LockOSThread()
 		process, err := os.StartProcess(path, argv, attr)
 		if err != nil {
@@ -56,8 +56,8 @@ func startChild(path string, argv, env []string, tty *terminal) (*child, error) 
 	return &child{pid: pid, changes: changes, tty: tty}, nil
 }
 
-// signal passes on a signal that this process was sent. Those that a terminal would send,
-// and SIGTERM, go to all of the process group.
+// signal forwards a signal that this process received. Signals that a terminal sends, and SIGTERM,
+// go to the whole process group.
 func (c *child) signal(s syscall.Signal) {
 	switch s {
 	case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM:
@@ -69,14 +69,14 @@ func (c *child) signal(s syscall.Signal) {
 	}
 }
 
-// stopped does as the command did, which was stopped: if a shell has started this
-// process, it is to have its prompt.
+// stopped stops this process after the command was stopped, so that a shell that started this process
+// gets its prompt.
 func (c *child) stopped(s syscall.Signal) {
 	if c.tty == nil || s == syscall.SIGSTOP {
-		return // nobody's job: who has stopped it sees to it
+		return // no shell waits for it: whoever stopped it continues it
 	}
 	if (s == syscall.SIGTTIN || s == syscall.SIGTTOU) && c.tty.ours() {
-		c.tty.lend(c.pid) // it wants the terminal, and we have it
+		c.tty.lend(c.pid) // it needs the terminal, and this process has it
 		syscall.Kill(-c.pid, syscall.SIGCONT)
 		return
 	}
@@ -85,7 +85,7 @@ func (c *child) stopped(s syscall.Signal) {
 	c.resume()
 }
 
-// resume continues the command, in the foreground if we are there.
+// resume continues the command, in the foreground if this process is there.
 func (c *child) resume() {
 	if c.tty.isLent() && c.tty.ours() {
 		c.tty.lend(c.pid)

@@ -12,16 +12,16 @@ import (
 // A command is a subcommand.
 type command struct {
 	name    string
-	args    string // as the usage line has them
+	args    string // for the usage line
 	summary string // one line
-	help    string // what more there is to know, and examples
+	help    string // details and examples
 
-	// setup declares flags and returns what to run with what is left of the arguments.
+	// setup declares flags and returns the function to run with the remaining arguments.
 	setup   func(p *program, flags *flag.FlagSet) func(ctx context.Context, args []string) error
-	signals bool // it sees to signals itself
+	signals bool // it handles signals itself
 }
 
-// commands returns all of them, in the order of help.
+// commands returns all commands, in the order of help.
 func commands() []*command {
 	return []*command{
 		runCommand, waitCommand, keyCommand,
@@ -30,8 +30,8 @@ func commands() []*command {
 	}
 }
 
-// find returns the command that args begin with, and its arguments.
-func find(args []string) (*command, []string, error) {
+// findCommand returns the command that args begin with, and its arguments.
+func findCommand(args []string) (*command, []string, error) {
 	if len(args) == 0 {
 		return nil, nil, usage("a subcommand is missing, such as run, ls or key: see pgadvisory help")
 	}
@@ -41,14 +41,14 @@ func find(args []string) (*command, []string, error) {
 	case "-V", "-version", "--version":
 		return versionCommand, args[1:], nil
 	}
-	c := named(args[0])
+	c := commandNamed(args[0])
 	if c == nil {
 		return nil, nil, usage("there is no subcommand %q: see pgadvisory help", args[0])
 	}
 	return c, args[1:], nil
 }
 
-func named(name string) *command {
+func commandNamed(name string) *command {
 	all := commands()
 	if i := slices.IndexFunc(all, func(c *command) bool { return c.name == name }); i >= 0 {
 		return all[i]
@@ -56,21 +56,21 @@ func named(name string) *command {
 	return nil
 }
 
-// parse reads the flags and returns what is to be done.
+// parse reads the flags and returns the function to run.
 func (c *command) parse(p *program, args []string) func(ctx context.Context) error {
 	flags := c.flagSet()
 	run := c.setup(p, flags)
 	switch err := flags.Parse(beforeNumber(flags, args)); {
 	case err == flag.ErrHelp:
-		return func(context.Context) error { c.tell(p.out); return nil }
+		return func(context.Context) error { c.printHelp(p.out); return nil }
 	case err != nil:
 		return func(context.Context) error { return usage("%s: %v: see pgadvisory help %s", c.name, err, c.name) }
 	}
 	return func(ctx context.Context) error { return run(ctx, flags.Args()) }
 }
 
-// beforeNumber writes the -- before a negative number that is the first argument: half of all
-// keys are negative, and no flag is a number.
+// beforeNumber inserts -- before a negative number that is the first argument. Half of all keys are
+// negative, and no flag is a number.
 func beforeNumber(flags *flag.FlagSet, args []string) []string {
 	for i := 0; i < len(args); i++ {
 		name := strings.TrimLeft(args[i], "-")
@@ -99,8 +99,8 @@ func (c *command) flagSet() *flag.FlagSet {
 	return flags
 }
 
-// tell prints the help of a command.
-func (c *command) tell(w io.Writer) {
+// printHelp prints the help of the command.
+func (c *command) printHelp(w io.Writer) {
 	fmt.Fprintf(w, "pgadvisory %s: %s\n\nusage: pgadvisory %s\n", c.name, c.summary, strings.TrimSpace(c.name+" "+c.args))
 	if c.help != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.help, "\n"))

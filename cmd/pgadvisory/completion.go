@@ -10,11 +10,11 @@ import (
 
 var shells = []string{"bash", "zsh", "fish"}
 
-// Set in init: it knows all commands, and they include it.
+// Its setup is set in init, because it refers to all commands, which include it.
 var completionCommand = &command{
 	name:    "completion",
 	args:    "bash|zsh|fish",
-	summary: "prints a script that has a shell complete subcommands and flags",
+	summary: "prints a script by which a shell completes subcommands and flags",
 	help: `
   source <(pgadvisory completion bash)                           in ~/.bashrc
   source <(pgadvisory completion zsh)                            in ~/.zshrc, after compinit
@@ -75,7 +75,7 @@ func (c *command) flagList() []*flag.Flag {
 	return list
 }
 
-// dashed is a flag as help has it.
+// dashed returns a flag as users write it.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
@@ -161,7 +161,7 @@ func fishCompletion(w io.Writer) {
 			}
 		}
 	}
-	// fish's own __fish_complete_subcommand looks for the first word that is no flag.
+	// __fish_complete_subcommand of fish does not work here: it uses the first word that is no flag.
 	fmt.Fprint(w, `function __pgadvisory_command
 	set -l all (commandline -opc) (commandline -ct)
 	set -l i (contains -i -- -- $all)

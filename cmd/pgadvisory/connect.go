@@ -18,17 +18,17 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// A target is the server that the flags of a command say.
+// A target is the server that the flags of a command select.
 type target struct{ d string }
 
 // connection declares the flag for the server.
 func connection(flags *flag.FlagSet) *target {
 	t := &target{}
-	flags.StringVar(&t.d, "d", "", "the server's `URL`, else DATABASE_URL, else PGHOST and the like: see pgadvisory help connection")
+	flags.StringVar(&t.d, "d", "", "the server's `URL`, else DATABASE_URL, else PGHOST and its siblings: see pgadvisory help connection")
 	return t
 }
 
-// settings returns what was given, by the flag or in DATABASE_URL.
+// settings returns the settings of the flag or of DATABASE_URL.
 func (t *target) settings() (settings, error) {
 	d := t.d
 	if d == "" {
@@ -41,7 +41,7 @@ func (t *target) settings() (settings, error) {
 	return s, s.check()
 }
 
-// open returns a pool of connections that works, to a server that is new enough.
+// open returns a connected pool. It fails if the server is not reachable or too old.
 func (t *target) open(ctx context.Context, application string) (*sql.DB, error) {
 	s, err := t.settings()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s settings) open(ctx context.Context, application string) (db *sql.DB, ver
 		return nil, 0, err
 	}
 	db = sql.OpenDB(c)
-	version, err = look(ctx, db)
+	version, err = readVersion(ctx, db)
 	if err == nil {
 		return db, version, nil
 	}
@@ -70,7 +70,8 @@ func (s settings) open(ctx context.Context, application string) (db *sql.DB, ver
 	return nil, 0, s.unreachable(err)
 }
 
-// newConnector is lib/pq's, which panics when it does not know a setting.
+// newConnector returns a connector of lib/pq. It converts a panic of lib/pq, about a setting that
+// lib/pq does not support, into an error.
 func newConnector(s settings) (c *connector, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -96,8 +97,9 @@ func newConnector(s settings) (c *connector, err error) {
 	return c, err
 }
 
-// look looks whether the server answers, and is new enough.
-func look(ctx context.Context, db *sql.DB) (version int, err error) {
+// readVersion returns the version of the server. It fails if the server does not answer or is too
+// old.
+func readVersion(ctx context.Context, db *sql.DB) (version int, err error) {
 	var text string
 	err = db.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, pg_catalog.current_setting('server_version')").Scan(&version, &text)
 	if err != nil {
@@ -113,7 +115,7 @@ func newEnough(version int, text string) error {
 	return nil
 }
 
-// unreachable says to which server it was that err happened, and what can be done.
+// unreachable adds to err the server that it came from, and what to do.
 func (s settings) unreachable(err error) error {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return err
@@ -126,24 +128,24 @@ func (s settings) unreachable(err error) error {
 	return err
 }
 
-// hint also returns the exit code if it is not that of the error.
+// hint returns what to do about err. The exit code is 0 if err itself determines it.
 func (s settings) hint(err error) (hint string, code int) {
 	const help = "see pgadvisory help connection"
 	if e, ok := errors.AsType[*pq.Error](err); ok {
 		switch {
-		case strings.HasPrefix(e.Message, "unsupported startup parameter"): // a PgBouncer's words, in no other language
+		case strings.HasPrefix(e.Message, "unsupported startup parameter"): // the text of PgBouncer, which it does not translate
 			name := e.Message[strings.LastIndex(e.Message, " ")+1:]
 			hint = "in pgbouncer.ini: ignore_startup_parameters = " + name
 			if name == "extra_float_digits" {
 				return hint + "; the driver, lib/pq, always sends it", 0
 			}
 			return "leave it out, or " + hint, 0
-		case (e.Code == "42704" || e.Code == "22023") && s.named(e.Message):
-			return "leave it out, or correct it: what is not known to the driver, lib/pq, is a setting of the server", exitUsage
+		case (e.Code == "42704" || e.Code == "22023") && s.mentionedIn(e.Message):
+			return "leave it out, or correct it: a setting that the driver, lib/pq, does not know goes to the server", exitUsage
 		case e.Code == "28P01":
 			return "put the password into ~/.pgpass or PGPASSWORD", 0
 		case e.Code.Class() == "28" && strings.Contains(e.Message, "pg_hba.conf"):
-			return "the server's pg_hba.conf says who may connect from where, and whether with TLS, which sslmode is about", 0
+			return "the server's pg_hba.conf lists who may connect from where, and whether with TLS: see sslmode", 0
 		case e.Code.Class() == "28":
 			return "name another role by PGUSER or in -d", 0
 		case e.Code == "3D000":
@@ -151,24 +153,24 @@ func (s settings) hint(err error) (hint string, code int) {
 		case e.Code == "42501":
 			return "GRANT CONNECT ON DATABASE … TO …", 0
 		case e.Code.Class() == "53":
-			return "the server is full", 0
+			return "the server has no free connection, or not enough memory or disk space: try later", 0
 		}
 		return help, 0
 	}
 	if errors.Is(err, pq.ErrSSLNotSupported) {
-		return "sslmode asks for TLS: without an sslmode, or by sslmode=disable, it is done without", 0
+		return "sslmode requires TLS: leave sslmode out, or use sslmode=disable, to connect without", 0
 	}
 	if isTLS(err) {
-		return "see sslmode and sslrootcert, by which the server's certificate is checked", 0
+		return "see sslmode and sslrootcert, which control the check of the server's certificate", 0
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return "see sslrootcert, sslcert and sslkey", exitUsage // only files are opened, and a socket is no file
+		return "see sslrootcert, sslcert and sslkey", exitUsage // only opening a file fails like this, not connecting to a socket
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
 			return "is this the host's name? " + help, 0
 		}
-		return "the host's name cannot be looked up now", 0
+		return "the host's name cannot be resolved now: try later", 0
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		return "is it running? " + help, 0
@@ -176,8 +178,8 @@ func (s settings) hint(err error) (hint string, code int) {
 	return help, 0
 }
 
-// named reports whether what a server says is about one of s.
-func (s settings) named(message string) bool {
+// mentionedIn reports whether a message of the server names a setting of s.
+func (s settings) mentionedIn(message string) bool {
 	for name := range s {
 		if strings.Contains(message, `"`+name+`"`) {
 			return true
@@ -186,7 +188,7 @@ func (s settings) named(message string) bool {
 	return false
 }
 
-// isTLS reports whether err is of a certificate, or of what is not TLS.
+// isTLS reports whether err is about a certificate, or about a peer that does not speak TLS.
 func isTLS(err error) bool {
 	_, chain := errors.AsType[*tls.CertificateVerificationError](err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)

@@ -9,12 +9,12 @@ import (
 	"github.com/lib/pq"
 )
 
-// A connector connects with TLS and, if plain is not nil and the server has none, without:
-// what psql does by default and lib/pq does not.
+// A connector connects with TLS. If plain is not nil and the server does not support TLS, it connects
+// without. psql does that by default; lib/pq does not.
 type connector struct {
 	first   *pq.Connector
 	plain   *pq.Connector
-	without atomic.Bool // the server has none
+	without atomic.Bool // the server does not support TLS
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// byDefault calls f while a signal has the effect that it has on any process. After
-// signal.Reset, Go's runtime takes no notice of SIGTSTP, and shows all stacks at SIGQUIT.
+// byDefault calls f while a signal has its default effect on this process. signal.Reset is not
+// enough: after it, Go's runtime ignores SIGTSTP, and prints all stacks on SIGQUIT.
 func byDefault(s syscall.Signal, f func()) bool {
 	var none, ours [64]byte // a struct sigaction of zeros is SIG_DFL everywhere
 	swap := func(set, was *[64]byte) bool {

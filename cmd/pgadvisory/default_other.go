@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// byDefault calls f while a signal has the effect that it has on any process, where that
-// can be had: for SIGINT.
+// byDefault calls f while a signal has its default effect on this process. Here that works for SIGINT
+// only.
 func byDefault(s syscall.Signal, f func()) bool {
 	if s != syscall.SIGINT {
 		return false

@@ -2,6 +2,6 @@ package main
 
 import "syscall"
 
-// dieWithParent has the command killed when this process is gone, however that comes about.
-// What the command has started is the keeper's to kill.
+// dieWithParent makes the kernel kill the command when this process ends for any reason. The keeper
+// kills the processes that the command has started.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

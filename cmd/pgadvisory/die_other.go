@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// dieWithParent leaves it to the keeper alone.
+// dieWithParent does nothing: here the keeper alone ends the command.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -14,15 +14,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// The exit codes, as help and docs/cli.md have them. Those of pgadvisory itself are in the
-// range of sysexits.h, as flock(1)'s are, so that few commands use them too.
+// The exit codes, as listed in help and docs/cli.md. Those of pgadvisory itself are in the range of
+// sysexits.h, as those of flock(1), so few commands use the same.
 const (
 	exitNo          = 1   // the answer is no: the lock was not free, nobody holds it, …
 	exitUsage       = 64  // wrong flags, no such key form
-	exitUnavailable = 69  // no server, or one that cannot be used
+	exitUnavailable = 69  // the server is not reachable or not usable
 	exitSystem      = 71  // the system refused something
 	exitLost        = 75  // the lock was lost while the command ran
-	exitDenied      = 77  // wrong password, no rights
+	exitDenied      = 77  // wrong password, missing privileges
 	exitCannotRun   = 126 // the command was found, but cannot be run
 	exitNotFound    = 127 // there is no such command
 	exitSignal      = 128 // plus the number of the signal that ended it
@@ -31,7 +31,7 @@ const (
 // A failure is an error with an exit code of its own.
 type failure struct {
 	code int
-	err  error // nil if there is nothing to say
+	err  error // nil if there is nothing to print
 }
 
 func (f *failure) Error() string {
@@ -43,8 +43,8 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// exit is an error that says nothing. It is one for code 0, too: who asks whether there was an
-// error asks whether to go on.
+// exit returns an error that prints nothing. It is not nil for code 0, because a nil error means
+// that the program continues.
 func exit(code int) error { return &failure{code: code} }
 
 func fail(code int, format string, args ...any) error {
@@ -53,12 +53,12 @@ func fail(code int, format string, args ...any) error {
 
 func usage(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
-// A signalError tells that a signal has ended what was under way.
+// A signalError reports that a signal ended the operation.
 type signalError struct{ syscall.Signal }
 
 func (e signalError) Error() string { return "ended by a signal: " + e.String() }
 
-// report tells err in one line, if there is something to tell, and returns the exit code.
+// report prints err in one line, if it has a text, and returns the exit code.
 func (p *program) report(err error) int {
 	if err == nil {
 		return 0
@@ -70,7 +70,7 @@ func (p *program) report(err error) int {
 	return code
 }
 
-// explain returns the exit code for err, and what to tell.
+// explain returns the exit code for err, and the text to print.
 func explain(err error) (code int, text string) {
 	text = strings.TrimPrefix(err.Error(), "pgadvisory: ")
 	if f, ok := errors.AsType[*failure](err); ok {

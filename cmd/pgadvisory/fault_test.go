@@ -46,8 +46,8 @@ func under(flags []string, key int64, command []string) []string {
 	return append(append(args, fmt.Sprint(key), "--"), command...)
 }
 
-// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed. PGADVISORY_COMMAND_KILLS
-// says how often.
+// Whoever has the lock next finds nothing left of a command whose pgadvisory was killed.
+// PGADVISORY_COMMAND_KILLS says how often.
 func TestKilledWithSIGKILL(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestLostWithNobodyToTell(t *testing.T) {
 	}
 }
 
-// A lock that is lost after the command has ended, while it is held on, is told, and the
+// A lock that is lost after the command has ended, within --hold-at-least, is reported, and the
 // command's exit code is its own.
 func TestLostAfterTheCommand(t *testing.T) {
 	pgtest.Slow(t)

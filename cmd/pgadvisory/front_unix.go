@@ -17,45 +17,45 @@ import (
 	"time"
 )
 
-// A front is the process that was started, which runs the command.
+// A front is the process that the user started. It runs the command.
 type front struct {
 	*run
-	keeper  *exec.Cmd
-	in      io.WriteCloser
-	say     *json.Encoder
-	answers <-chan answer
-	signals chan os.Signal
+	keeper   *exec.Cmd
+	in       io.WriteCloser
+	requests *json.Encoder
+	answers  <-chan answer
+	signals  chan os.Signal
 }
 
-// ending are the signals that end a process which does not see to them.
+// ending are the signals that end a process by default.
 var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
 
 // underLock runs the command under the lock.
 func (r *run) underLock() error {
 	f := &front{run: r, signals: make(chan os.Signal, 16)}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // what cannot be told ends nothing
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a closed output must not end this process
 	f.notify(ending...)
 	if err := f.startKeeper(); err != nil {
 		return fail(exitSystem, "cannot start a process to hold the lock: %w", err)
 	}
 	defer f.endKeeper()
-	f.tell("waiting for lock %v", r.order.Key)
+	f.logf("waiting for lock %v", r.order.Key)
 	h, err := f.acquire()
 	if err != nil {
 		return err
 	}
-	f.tell("has lock %v after %v", r.order.Key, h.Waited.Round(time.Millisecond))
+	f.logf("has lock %v after %v", r.order.Key, h.Waited.Round(time.Millisecond))
 	return f.work(h)
 }
 
-func (f *front) tell(format string, args ...any) {
+func (f *front) logf(format string, args ...any) {
 	if f.verbose {
 		fmt.Fprintf(f.p.err, "pgadvisory: "+format+"\n", args...)
 	}
 }
 
-// notify has signals told, but for those that were ignored when this process began, as
-// under nohup: the command is to ignore them too.
+// notify delivers signals to f.signals. It leaves out signals that were ignored when this process
+// began, as under nohup: the command must ignore them too.
 func (f *front) notify(signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -64,9 +64,9 @@ func (f *front) notify(signals ...os.Signal) {
 	}
 }
 
-// startKeeper starts the process that holds the lock, and tells it which.
+// startKeeper starts the process that holds the lock, and sends it the order.
 func (f *front) startKeeper() error {
-	self := "/proc/self/exe" // also where the program was replaced since
+	self := "/proc/self/exe" // works even if the file was replaced since
 	if runtime.GOOS != "linux" {
 		var err error
 		if self, err = os.Executable(); err != nil {
@@ -90,11 +90,11 @@ func (f *front) startKeeper() error {
 	if err := f.keeper.Start(); err != nil {
 		return err
 	}
-	f.in, f.say, f.answers = in, json.NewEncoder(in), listen[answer](out)
-	return f.say.Encode(f.order)
+	f.in, f.requests, f.answers = in, json.NewEncoder(in), listen[answer](out)
+	return f.requests.Encode(f.order)
 }
 
-// endKeeper returns when the keeper has ended, or does not.
+// endKeeper waits until the keeper has ended, for at most 5 seconds.
 func (f *front) endKeeper() {
 	f.in.Close()
 	gone := make(chan struct{})
@@ -119,11 +119,11 @@ func (f *front) acquire() (*held, error) {
 		case a, ok := <-f.answers:
 			switch {
 			case !ok:
-				return nil, fail(exitSystem, "the process that was to hold the lock has ended")
+				return nil, fail(exitSystem, "cannot take lock %v: the process that was to hold it has ended", f.order.Key)
 			case a.Held != nil:
 				return a.Held, nil
 			case a.Refused != nil && a.Refused.Busy:
-				f.tell("%s", a.Refused.Text)
+				f.logf("%s", a.Refused.Text)
 				return nil, exit(f.conflict)
 			case a.Refused != nil:
 				return nil, &failure{a.Refused.Code, errors.New(a.Refused.Text)}
@@ -132,16 +132,16 @@ func (f *front) acquire() (*held, error) {
 	}
 }
 
-// releaseLimit is for how long a release may take, besides the failover time.
+// releaseLimit limits a release, in addition to the failover time.
 const releaseLimit = 30 * time.Second
 
-// release has the lock released, which may take until it was held for long enough. A signal that
-// ends others cuts that short, and a second one gives up: the connection is closed, and the lock is
-// free when the server learns of it.
+// release asks the keeper to release the lock, and waits for that. It may take until the lock was
+// held for --hold-at-least. A signal of ending skips the rest of that time. A second one makes
+// release give up: the connection is closed, and the lock is free when the server detects that.
 //
-// If the lock is lost only now, that is told, and is no error: the command was under it.
+// If the lock is lost only now, release prints that and returns nil: the command ran under the lock.
 func (f *front) release() error {
-	f.say.Encode(request{Ended: true})
+	f.requests.Encode(request{Ended: true})
 	within := f.order.Failover + releaseLimit
 	limit := time.After(f.order.HoldAtLeast + within)
 	now, late := false, false
@@ -156,15 +156,15 @@ func (f *front) release() error {
 				return signalError{s.(syscall.Signal)}
 			}
 			now = true
-			f.say.Encode(request{Now: true})
+			f.requests.Encode(request{Now: true})
 			limit = time.After(within)
 		case <-limit:
 			if late {
 				f.keeper.Process.Kill()
-				return fail(exitLost, "lock %v: it is not known whether it is released: no answer within %v", f.order.Key, within)
+				return fail(exitLost, "the release of lock %v is in doubt: no answer within %v: see pgadvisory who", f.order.Key, within)
 			}
 			late = true
-			limit = time.After(time.Second) // this process may have been stopped, and the answer be there
+			limit = time.After(time.Second) // this process may have been stopped, and the answer may be waiting
 		case a, ok := <-f.answers:
 			switch {
 			case !ok:
@@ -174,7 +174,7 @@ func (f *front) release() error {
 				f.p.report(fmt.Errorf("after the command had ended: %s", a.Lost))
 				return nil
 			case a.Released:
-				f.tell("has released lock %v", f.order.Key)
+				f.logf("has released lock %v", f.order.Key)
 				return nil
 			case a.Refused != nil:
 				return &failure{exitLost, errors.New(a.Refused.Text)}

@@ -25,7 +25,7 @@ marked.
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
-		dot := flags.Bool("dot", false, "for Graphviz")
+		dot := flags.Bool("dot", false, "print the graph in the dot language, for Graphviz")
 		return func(ctx context.Context, args []string) error {
 			if err := noArgs("graph", args); err != nil {
 				return err
@@ -50,7 +50,7 @@ marked.
 	},
 }
 
-// waits are who waits for whom, by pid; 0 is a prepared transaction.
+// A waits has who waits for whom, by pid; 0 is a prepared transaction.
 type waits struct {
 	pids     []int // all that wait or are waited for, in order
 	of       map[int][]inspect.Lock
@@ -82,8 +82,8 @@ func (g *waits) add(waiter, blocker int) {
 	}
 }
 
-// says returns what a session holds and waits for.
-func (g *waits) says(pid int) string {
+// describe returns what a session holds and waits for.
+func (g *waits) describe(pid int) string {
 	name := "pid " + session(pid)
 	if pid == 0 {
 		name = "a prepared transaction"
@@ -126,41 +126,41 @@ func (g *waits) text(w io.Writer) {
 		fmt.Fprintln(w, "nobody waits")
 		return
 	}
-	told := map[int]bool{}
+	printed := map[int]bool{}
 	for _, pid := range g.pids {
 		if len(g.blockers[pid]) == 0 {
-			g.tree(w, pid, nil, told)
+			g.tree(w, pid, nil, printed)
 		}
 	}
-	for _, pid := range g.pids { // those that wait for each other have no beginning
-		if !told[pid] {
-			g.tree(w, pid, nil, told)
+	for _, pid := range g.pids { // sessions that wait for each other have no first
+		if !printed[pid] {
+			g.tree(w, pid, nil, printed)
 		}
 	}
 }
 
-// tree tells a session and, below, those that wait for it.
-func (g *waits) tree(w io.Writer, pid int, above []int, told map[int]bool) {
+// tree prints a session and, below it, those that wait for it.
+func (g *waits) tree(w io.Writer, pid int, above []int, printed map[int]bool) {
 	indent := strings.Repeat("    ", len(above))
 	switch {
 	case slices.Contains(above, pid):
 		fmt.Fprintf(w, "%spid %s again: they wait for each other\n", indent, session(pid))
 		return
-	case told[pid]:
+	case printed[pid]:
 		fmt.Fprintf(w, "%spid %s, see above\n", indent, session(pid))
 		return
 	}
-	told[pid] = true
-	fmt.Fprintf(w, "%s%s\n", indent, g.says(pid))
+	printed[pid] = true
+	fmt.Fprintf(w, "%s%s\n", indent, g.describe(pid))
 	for _, next := range g.blocked[pid] {
-		g.tree(w, next, append(slices.Clone(above), pid), told)
+		g.tree(w, next, append(slices.Clone(above), pid), printed)
 	}
 }
 
 func (g *waits) dot(w io.Writer) {
 	fmt.Fprintln(w, "digraph waits {\n\trankdir=LR;\n\tnode [shape=box];")
 	for _, pid := range g.pids {
-		fmt.Fprintf(w, "\t%q [label=%s];\n", session(pid), dotString(strings.ReplaceAll(g.says(pid), ", ", "\n")))
+		fmt.Fprintf(w, "\t%q [label=%s];\n", session(pid), dotString(strings.ReplaceAll(g.describe(pid), ", ", "\n")))
 	}
 	for _, pid := range g.pids {
 		for _, blocker := range g.blockers[pid] {
@@ -170,7 +170,7 @@ func (g *waits) dot(w io.Writer) {
 	fmt.Fprintln(w, "}")
 }
 
-// dotString is a string of the dot language, in which a backslash stands for more than in Go.
+// dotString returns a string of the dot language, in which a backslash has more meanings than in Go.
 func dotString(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }

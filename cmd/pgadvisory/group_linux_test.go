@@ -21,7 +21,7 @@ func TestForeignProcessGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := job.Process.Pid
-	told := make(chan struct{})
+	called := make(chan struct{})
 	gone := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // which ends with the goroutine, and is nobody's until then
@@ -29,13 +29,13 @@ func TestForeignProcessGroup(t *testing.T) {
 		if _, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); e != 0 {
 			t.Error(e)
 		}
-		killGroup(group, func() { close(told) })
+		killGroup(group, func() { close(called) })
 		close(gone)
 	}()
 	select {
-	case <-told:
+	case <-called:
 	case <-time.After(patience):
-		t.Error("it was not told that the group is another user's")
+		t.Error("killGroup did not report that the group belongs to another user")
 	}
 	select {
 	case <-gone:

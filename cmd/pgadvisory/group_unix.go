@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// killGroup kills a process group and returns when none of it is left. It calls foreign,
-// once, if that is for another user to do.
+// killGroup kills a process group and returns when none of it is left. It calls foreign once if the
+// kill needs the privileges of another user.
 func killGroup(group int, foreign func()) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if syscall.Kill(-group, syscall.SIGKILL) == syscall.EPERM && foreign != nil {
@@ -25,7 +25,7 @@ func killGroup(group int, foreign func()) {
 	}
 }
 
-// groupRuns reports whether there is a process in the group that has not ended. In doubt there is.
+// groupRuns reports whether the group has a process that has not ended. If in doubt it returns true.
 func groupRuns(group int) bool {
 	switch syscall.Kill(-group, 0) {
 	case syscall.ESRCH:
@@ -33,13 +33,13 @@ func groupRuns(group int) bool {
 	case syscall.EPERM: // another user's, which /proc may hide
 		return true
 	}
-	// There may be only such as have ended and that nobody has waited for, as in a
-	// container whose first process does not. While it is read, a process may start another
-	// and end; so it is read twice.
+	// The group may consist of zombies only, as in a container whose first process does not wait for
+	// its children. /proc is read twice, because during one read a process may start another and
+	// end.
 	return !allEnded(group) || !allEnded(group)
 }
 
-// allEnded reports whether /proc was read as a whole, and no process of the group runs there.
+// allEnded reports whether /proc could be read completely and has no running process of the group.
 func allEnded(group int) bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -53,7 +53,7 @@ func allEnded(group int) bool {
 		processes++
 		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			return false // it has ended since, and may have started another
+			return false // the process has ended since, and may have started another
 		}
 		// pid (name) state parent group … and, as the 20th, the number of threads. The name
 		// may hold anything.
@@ -64,7 +64,7 @@ func allEnded(group int) bool {
 		if string(fields[2]) != strconv.Itoa(group) {
 			continue
 		}
-		// A process whose first thread has ended looks like one that has.
+		// A process whose first thread has ended looks like a zombie.
 		threads, err := strconv.Atoi(string(fields[17]))
 		if state := fields[0][0]; state != 'Z' && state != 'X' || err != nil || threads > 1 {
 			return false

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Set in init: help knows all commands, and they include it.
+// Its setup is set in init, because it refers to all commands, which include it.
 var helpCommand = &command{
 	name:    "help",
 	args:    "[SUBCOMMAND | connection | keys | exit-codes]",
-	summary: "says what there is",
+	summary: "prints help on a subcommand or a topic",
 }
 
 func init() {
@@ -25,11 +25,11 @@ func (p *program) help(args []string) error {
 			fmt.Fprint(p.out, text)
 			return nil
 		}
-		c := named(args[0])
+		c := commandNamed(args[0])
 		if c == nil {
 			return usage("there is no help on %q: see pgadvisory help", args[0])
 		}
-		c.tell(p.out)
+		c.printHelp(p.out)
 		return nil
 	}
 	fmt.Fprint(p.out, "pgadvisory: PostgreSQL advisory locks from the command line\n\nusage: pgadvisory SUBCOMMAND [flags] [arguments]\n\n")
@@ -38,33 +38,33 @@ func (p *program) help(args []string) error {
 	}
 	fmt.Fprint(p.out, `
   pgadvisory help run           the flags of a subcommand, and examples
-  pgadvisory help connection    how the server is found, and where the password belongs
+  pgadvisory help connection    how the server is found, and where to put the password
   pgadvisory help keys          how keys are written
-  pgadvisory help exit-codes    what the exit codes say
+  pgadvisory help exit-codes    what the exit codes mean
 `)
 	return nil
 }
 
-// topics are texts that belong to no subcommand alone.
+// topics are the texts that belong to no single subcommand.
 var topics = map[string]string{
-	"connection": `How the server is found: by -d, else DATABASE_URL, else as psql does, by PGHOST, PGPORT,
-PGUSER, PGDATABASE, PGSSLMODE and their like. What -d or DATABASE_URL leaves open is also taken
-from those. -d is a URL, a list such as "host=db1 dbname=app", or the name of a database:
+	"connection": `How the server is found: by -d, else by DATABASE_URL, else by the variables of psql: PGHOST, PGPORT,
+PGUSER, PGDATABASE, PGSSLMODE and others. These variables also supply what -d or DATABASE_URL leave
+out. -d is a URL, a list such as "host=db1 dbname=app", or the name of a database:
 
   pgadvisory ls -d postgres://app@db1/app
   pgadvisory ls -d app
 
-Without a host the local Unix socket is used if there is one, else localhost. Without an sslmode
-TLS is used if the server has it. Connecting is given up after 10 seconds, or what connect_timeout or
-PGCONNECT_TIMEOUT says. Service files, several hosts and target_session_attrs are not supported, as
-they are not by the driver, lib/pq. Through PgBouncer it connects only where pgbouncer.ini has
+Without a host pgadvisory uses the local Unix socket if there is one, else localhost. Without an sslmode
+it uses TLS if the server supports it. Connecting fails after 10 seconds, or after connect_timeout or
+PGCONNECT_TIMEOUT. The driver, lib/pq, does not support service files, several hosts and
+target_session_attrs. PgBouncer refuses the connection unless pgbouncer.ini contains
 ignore_startup_parameters = extra_float_digits.
 
-A password belongs in ~/.pgpass, or the file that PGPASSFILE names, or in PGPASSWORD. In -d
-everybody on this machine can read it in the list of processes, as with psql. pgadvisory prints it
-nowhere, and starts no process with it among its arguments. "run" gives its command the
-environment that it was started with, as it is: PGPASSWORD and DATABASE_URL too, if they are
-set, for the command may need them; not what came by -d.
+Put a password into ~/.pgpass, or the file that PGPASSFILE names, or into PGPASSWORD. As with psql,
+everyone on this machine can read a password in -d in the list of processes. pgadvisory never prints the
+password, and never passes it to a process as an argument. "run" passes its own environment to the
+command unchanged, including PGPASSWORD and DATABASE_URL, which the command may need. It does not pass
+the value of -d.
 `,
 	"keys": `How keys are written:
 
@@ -75,21 +75,21 @@ set, for the command may need them; not what came by -d.
   hashtextextended:0:foo   the same in 64 bits: pg_advisory_lock(hashtextextended('foo', 0))
 
 Locks belong to one database: in another database of the server, the same key is another lock.
-"pgadvisory key" tells a key in all its forms.
+"pgadvisory key" prints a key in all its forms.
 `,
-	"exit-codes": `What the exit codes say:
+	"exit-codes": `What the exit codes mean:
 
   0     done; for run: the command's
   1     the answer is no: the lock was not free (run -n, run -w, wait -w; -E changes it), nobody
         holds it (who), no such session has or wants a lock, or nobody said yes (release), there is
         a warning or a suspect (check --strict)
   64    wrong flags or arguments, a key in no known form, wrong settings of the connection
-  69    the server cannot be reached, or cannot be used: a hot standby, a pooler in transaction
+  69    the server is not reachable, or not usable: a hot standby, a pooler in transaction
         mode, older than PostgreSQL 12
   71    the system refused something, such as a new process
   75    run: the lock was lost while the command ran, and the command was ended; or its release is
         in doubt
-  77    wrong password, or no right to do it
+  77    wrong password, or missing privileges
   126   run: the command cannot be run
   127   run: there is no such command
   128+n ended by signal n: the command of run, or pgadvisory while it waited

@@ -20,21 +20,22 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// keeperArg is what a keeper is started with, and the pid of the process for which it is, to
-// be seen in the list of processes.
+// keeperArg is the first argument of a keeper. The second is the pid of the process that it serves.
+// Both are visible in the list of processes.
 const keeperArg = "(keeps-the-lock-of)"
 
 func keeperWanted() bool { return len(os.Args) == 3 && os.Args[1] == keeperArg }
 
-// A keep is a lock that is held for another process.
+// A keep holds a lock for another process.
 type keep struct {
 	order order
 	in    <-chan request
 	out   *json.Encoder
 }
 
-// keeper is the process that holds the lock. It ends when the other does, never by a signal
-// that is sent to all processes of a unit or a container.
+// keeper is the main function of the process that holds the lock. It ends when the other process
+// does. It ignores signals, so it survives those that are sent to all processes of a unit or a
+// container.
 func keeper(in io.Reader, out io.Writer) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	lines := json.NewDecoder(in)
@@ -49,16 +50,16 @@ func keeper(in io.Reader, out io.Writer) int {
 	}
 	switch err := scope(); {
 	case err == nil:
-		k.say(answer{Released: true})
+		k.send(answer{Released: true})
 	default:
-		k.say(answer{Refused: refuse(err)})
+		k.send(answer{Refused: refuse(err)})
 	}
 	return 0
 }
 
-func (k *keep) say(a answer) { k.out.Encode(a) } // if nobody listens, k.in tells
+func (k *keep) send(a answer) { k.out.Encode(a) } // an error is ignored: if the other process is gone, k.in is closed
 
-// acquiring returns a ctx that ends if the other process does so before hold is called.
+// acquiring returns a ctx that ends if the other process ends before acquired is called.
 func (k *keep) acquiring() (ctx context.Context, acquired func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -66,7 +67,7 @@ func (k *keep) acquiring() (ctx context.Context, acquired func()) {
 	go func() {
 		defer close(stopped)
 		select {
-		case <-in: // nothing is said before the lock is held, so it is the end
+		case <-in: // no request comes before the lock is held, so the other process has ended
 			cancel()
 		case <-stop:
 		}
@@ -74,13 +75,13 @@ func (k *keep) acquiring() (ctx context.Context, acquired func()) {
 	return ctx, func() { close(stop); <-stopped }
 }
 
-// hold keeps a lock that is held, until it is to be released or is lost. It returns with the
-// command ended.
+// hold keeps a lock until the lock is to be released, or is lost. When it returns, the command has
+// ended.
 func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 	keepUntil := time.NewTimer(k.order.HoldAtLeast)
 	defer keepUntil.Stop()
-	k.say(answer{Held: &h})
-	group := 0 // of the command, while it runs
+	k.send(answer{Held: &h})
+	group := 0 // the process group of the command, while it runs
 	ran := false
 	var due <-chan time.Time // set when the command has ended
 	for {
@@ -92,7 +93,7 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 					return nil
 				}
 				if group != 0 {
-					killGroup(group, tellForeign)
+					killGroup(group, reportForeign)
 				}
 				group, k.in, due = 0, nil, keepUntil.C
 			case r.Now:
@@ -106,16 +107,17 @@ func (k *keep) hold(h held, lost <-chan struct{}, cause func() error) error {
 			return nil
 		case <-lost:
 			err := cause()
-			k.say(answer{Lost: k.order.Key.String() + ": " + lossText(err)})
+			k.send(answer{Lost: k.order.Key.String() + ": " + lossText(err)})
 			if due == nil {
-				k.seeToTheEnd(group)
+				k.awaitEnd(group)
 			}
 			return err
 		}
 	}
 }
 
-// lossText says of a loss that the session is gone, where the driver's words do not.
+// lossText returns the text of a loss. It adds that the session is gone, if the driver's error
+// shows that.
 func lossText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "pgadvisory: ")
 	why, ok := strings.CutPrefix(text, strings.TrimPrefix(advisory.ErrLost.Error(), "pgadvisory: ")+": ")
@@ -125,8 +127,8 @@ func lossText(err error) string {
 	return "lock lost: the session that held it is gone: " + why
 }
 
-// sessionGone reports whether the driver says so: no time-out, after which the server may still
-// have it.
+// sessionGone reports whether the driver's error shows that the session is gone. A time-out does
+// not: the server may still have the session.
 func sessionGone(err error) bool {
 	if e, ok := errors.AsType[*pq.Error](err); ok {
 		return e.Fatal()
@@ -135,9 +137,9 @@ func sessionGone(err error) bool {
 	return ok && !e.Timeout() || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF)
 }
 
-// seeToTheEnd waits for the other process to end a command whose lock is lost. If it does not,
-// because it was stopped or killed, it is done here.
-func (k *keep) seeToTheEnd(group int) {
+// awaitEnd waits until the other process has ended a command whose lock is lost. If the other process
+// does not, because it was stopped or killed, awaitEnd kills the command.
+func (k *keep) awaitEnd(group int) {
 	late := time.After(k.order.Grace + time.Second)
 	for {
 		select {
@@ -150,21 +152,21 @@ func (k *keep) seeToTheEnd(group int) {
 			default:
 				k.in = nil
 				if group != 0 {
-					killGroup(group, tellForeign)
+					killGroup(group, reportForeign)
 				}
 				return
 			}
 		case <-late:
 			if group != 0 {
-				killGroup(group, tellForeign)
+				killGroup(group, reportForeign)
 			}
 			return
 		}
 	}
 }
 
-// tellForeign does not wait until it is read.
-func tellForeign() { go (&program{err: os.Stderr}).report(errForeign) }
+// reportForeign prints errForeign without waiting for a slow reader.
+func reportForeign() { go (&program{err: os.Stderr}).report(errForeign) }
 
 func refuse(err error) *refusal {
 	code, text := explain(err)

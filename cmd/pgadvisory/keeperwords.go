@@ -8,12 +8,12 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// "run" is two processes. The one that was started runs the command; it may be stopped by
-// Ctrl-Z, or killed. The keeper holds the lock, and ends the command if the first process
-// is gone. They talk in lines of JSON over two pipes, so that each learns of the end of the
-// other. The pipe also keeps the password out of the arguments of a process.
+// "run" consists of two processes. The one that the user started runs the command; it may be stopped
+// by Ctrl-Z, or killed. The keeper holds the lock, and ends the command if the first process is gone.
+// They exchange lines of JSON over two pipes, so each detects the end of the other. The pipe also
+// keeps the password out of the arguments of a process.
 
-// An order says what the keeper is to hold, and how.
+// An order is the lock that the keeper must hold, with its options.
 type order struct {
 	Settings    settings
 	Application string
@@ -22,22 +22,22 @@ type order struct {
 	Transaction bool
 	Once        bool
 	MaxWait     *time.Duration
-	Failover    time.Duration // 0: as the library has it
+	Failover    time.Duration // 0: the default of the library
 	HoldAtLeast time.Duration
 	Grace       time.Duration
 }
 
-// A request is what the keeper is told.
+// A request is a message to the keeper.
 type request struct {
-	Child int  `json:",omitempty"` // the process group of the command, which runs
-	Ended bool `json:",omitempty"` // it runs no more
+	Child int  `json:",omitempty"` // the process group of the command, which has started
+	Ended bool `json:",omitempty"` // the command has ended
 	Now   bool `json:",omitempty"` // release at once
 }
 
-// An answer is what the keeper says.
+// An answer is a message of the keeper.
 type answer struct {
 	Held     *held    `json:",omitempty"`
-	Refused  *refusal `json:",omitempty"` // it does not hold the lock, and ends
+	Refused  *refusal `json:",omitempty"` // the keeper does not hold the lock, and ends
 	Lost     string   `json:",omitempty"`
 	Released bool     `json:",omitempty"`
 }
@@ -53,7 +53,7 @@ type refusal struct {
 	Busy bool // the lock was not free
 }
 
-// listen sends what comes in to a channel, which it closes at the end.
+// listen sends the messages of r to a channel, and closes it at the end of r.
 func listen[T any](r io.Reader) <-chan T {
 	c := make(chan T, 1)
 	go func() {

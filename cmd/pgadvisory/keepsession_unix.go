@@ -25,7 +25,7 @@ func (k *keep) session() error {
 	if k.order.Failover != 0 {
 		options = append(options, locker.WithFailover(k.order.Failover))
 	}
-	if version >= 130000 { // older ones cannot draw tokens
+	if version >= 130000 { // older servers cannot draw tokens
 		options = append(options, locker.WithFencing())
 	}
 	locker := locker.New(db, options...)

@@ -12,10 +12,10 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// The transaction is asked whether it is still there so often, and must answer within.
+// pingEvery is the interval of the pings that check the transaction.
 const pingEvery = 500 * time.Millisecond
 
-var pingLimit = 10 * time.Second // less in a test
+var pingLimit = 10 * time.Second // for an answer to a ping; shorter in a test
 
 // transaction holds the lock in an open transaction.
 func (k *keep) transaction() error {
@@ -53,9 +53,9 @@ func (k *keep) transaction() error {
 	return err
 }
 
-// inTransaction keeps the lock of tx. It calls ends when tx is to end.
+// inTransaction keeps the lock of tx. It calls ends before tx is to end.
 func (k *keep) inTransaction(h held, tx *sql.Tx, ends func()) error {
-	// What would end an idle transaction, for as long as it lasts.
+	// Turn off the timeouts that would end the idle transaction.
 	const settings = `SELECT pg_catalog.set_config(s.name, '0', true) FROM pg_catalog.pg_settings s
 		WHERE s.name IN ('idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')`
 	if err := ask(tx, settings); err != nil {
@@ -90,8 +90,8 @@ func (k *keep) inTransaction(h held, tx *sql.Tx, ends func()) error {
 
 func errSilent() error { return fmt.Errorf("no answer from the server for %v", pingLimit) }
 
-// ask runs a statement. A driver may not return on a link that swallows packets, and is then
-// left behind.
+// ask runs a statement, for at most pingLimit. A driver may block on a link that drops packets; ask
+// then returns without it.
 func ask(tx *sql.Tx, statement string) error {
 	answered := make(chan error, 1)
 	go func() {

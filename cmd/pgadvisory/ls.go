@@ -30,9 +30,9 @@ pg_read_all_stats only.
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
 		asJSON := flags.Bool("json", false, "print an array of JSON, on one line")
-		watch := flags.Bool("watch", false, "go on, until Ctrl-C")
+		watch := flags.Bool("watch", false, "repeat until Ctrl-C")
 		every := seconds{Duration: time.Second}
-		flags.Var(&every, "every", "with --watch: look again after so many `SECONDS`")
+		flags.Var(&every, "every", "with --watch: repeat after so many `SECONDS`")
 		return func(ctx context.Context, args []string) error {
 			if err := noArgs("ls", args); err != nil {
 				return err
@@ -54,7 +54,7 @@ pg_read_all_stats only.
 				}
 				select {
 				case <-ctx.Done():
-					return nil // how a watch ends
+					return nil // a signal is the normal end of a watch
 				case <-time.After(max(every.Duration, 50*time.Millisecond)):
 				}
 			}
@@ -108,7 +108,7 @@ func databaseName(ctx context.Context, db *sql.DB) (name string, err error) {
 	return name, err
 }
 
-// writeJSON writes an array, also of nothing.
+// writeJSON writes an array. It writes an empty one if list is nil.
 func writeJSON[T any](w io.Writer, list []T) error {
 	if list == nil {
 		list = []T{}

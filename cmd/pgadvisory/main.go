@@ -3,7 +3,7 @@
 //
 //	pgadvisory run name:nightly -- command   a command under a lock, on one machine at a time
 //	pgadvisory ls                           who holds what, and who waits
-//	pgadvisory help                         all of it
+//	pgadvisory help                         help on all subcommands
 package main
 
 import (
@@ -31,24 +31,24 @@ type program struct {
 }
 
 func (p *program) run(args []string) int {
-	c, args, err := find(args)
+	c, args, err := findCommand(args)
 	if err != nil {
 		return p.report(err)
 	}
-	if c.signals { // it sees to them itself
+	if c.signals { // the command handles signals itself
 		return p.report(c.parse(p, args)(context.Background()))
 	}
 	ctx, stop := untilSignal(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err = within(ctx, c.parse(p, args))
 	if s, ok := errors.AsType[signalError](context.Cause(ctx)); ok && err != nil {
-		err = s // whatever the driver says
+		err = s // it replaces the driver's error
 	}
 	return p.report(err)
 }
 
-// within calls f and returns in bounded time after the end of ctx, if need be while f still
-// runs: lib/pq does not return on a link that swallows packets.
+// within calls f and returns in bounded time after the end of ctx. f may then still run: lib/pq
+// blocks on a link that drops packets.
 func within(ctx context.Context, f func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
@@ -65,7 +65,7 @@ func within(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// untilSignal returns a ctx that ends with a signal, which is its cause.
+// untilSignal returns a ctx that ends with a signal. Its cause is a signalError.
 func untilSignal(ctx context.Context, signals ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := make(chan os.Signal, 1)

@@ -17,25 +17,25 @@ import (
 var releaseCommand = &command{
 	name:    "release",
 	args:    "[flags] PID",
-	summary: "ends the session that holds or waits for a lock, after showing who it is and asking",
+	summary: "ends the session that holds or waits for a lock; it first shows the session and asks",
 	help: `
-PostgreSQL lets nobody release another session's lock, so the session is terminated: it loses all its
-locks and its connection, and what is open in a transaction is rolled back. With --cancel only the
-statement that runs is cancelled, which ends a wait and releases nothing.
+PostgreSQL does not let a session release the lock of another, so release terminates the session. It loses
+all its locks and its connection, and an open transaction is rolled back. With --cancel, release cancels
+only the running statement, which ends a wait and releases nothing.
 
-pgadvisory who and pgadvisory ls tell the PID. It takes the rights of the same role, of pg_signal_backend,
-or of a superuser.
+pgadvisory who and pgadvisory ls show the PID. release needs the privileges of the same role, of
+pg_signal_backend, or of a superuser.
 
   pgadvisory release 812
   pgadvisory release --yes 812
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
-		cancel := flags.Bool("cancel", false, "cancel the statement that runs, and leave the session")
+		cancel := flags.Bool("cancel", false, "cancel the running statement, and keep the session")
 		yes := flags.Bool("yes", false, "do not ask")
 		return func(ctx context.Context, args []string) error {
 			if len(args) != 1 {
-				return usage("release: one pid is needed: see pgadvisory help release")
+				return usage("release: give one pid: see pgadvisory help release")
 			}
 			pid, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil || pid <= 0 {
@@ -52,7 +52,7 @@ or of a superuser.
 }
 
 func (p *program) release(ctx context.Context, db *sql.DB, pid int, cancel, yes bool) error {
-	// The time is looked at again, so that nobody else is meant who has got the pid since.
+	// The statement below compares the time again, in case another session has got the pid since.
 	var began sql.NullString
 	err := db.QueryRowContext(ctx, "SELECT backend_start::pg_catalog.text FROM pg_catalog.pg_stat_activity WHERE pid = $1", pid).Scan(&began)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -72,7 +72,7 @@ func (p *program) release(ctx context.Context, db *sql.DB, pid int, cancel, yes 
 		fmt.Fprintln(p.err, l)
 	}
 	if cancel && strings.HasPrefix(locks[0].State, "idle") {
-		return fail(exitNo, "pid %d is idle: there is no statement to cancel, and its lock stays; without --cancel the session is ended", pid)
+		return fail(exitNo, "pid %d is idle: there is no statement to cancel, and its lock stays; without --cancel, release ends the session", pid)
 	}
 	function, what, done := "pg_terminate_backend", "Terminate this session", "terminated"
 	if cancel {
@@ -87,7 +87,7 @@ func (p *program) release(ctx context.Context, db *sql.DB, pid int, cancel, yes 
 	var sent bool
 	err = db.QueryRowContext(ctx, "SELECT pg_catalog."+function+"(pid) FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start::pg_catalog.text IS NOT DISTINCT FROM $2", pid, began).Scan(&sent)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !sent {
-		return fail(exitNo, "pid %d has ended meanwhile", pid)
+		return fail(exitNo, "pid %d has already ended", pid)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot end pid %d: %w", pid, err)
@@ -111,7 +111,7 @@ func locksOf(ctx context.Context, db *sql.DB, pid int) (locks []inspect.Lock, er
 	return locks, err
 }
 
-// untilGone waits until a session that was told to end has no locks any more.
+// untilGone waits until a session that is being terminated has no locks left.
 func untilGone(ctx context.Context, db *sql.DB, pid int) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		locks, err := locksOf(ctx, db, pid)
@@ -124,13 +124,13 @@ func untilGone(ctx context.Context, db *sql.DB, pid int) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return fail(exitUnavailable, "pid %d was told to end and has not within 10s", pid)
+	return fail(exitUnavailable, "pid %d was asked to end but still has its locks after 10s: see pgadvisory ls", pid)
 }
 
-// ask asks on the terminal.
+// ask asks a question on the terminal, and reports whether the answer is yes.
 func (p *program) ask(what string) (bool, error) {
 	if !isTerminal(p.in) {
-		return false, usage("release: there is nobody to ask: say --yes")
+		return false, usage("release: cannot ask without a terminal: give --yes")
 	}
 	fmt.Fprintf(p.err, "%s? [y/N] ", what)
 	line, err := bufio.NewReader(p.in).ReadString('\n')

@@ -20,38 +20,41 @@ var runCommand = &command{
 	summary: "runs a command while it holds a lock, as flock(1) does, but for all machines",
 	signals: true,
 	help: `
-  pgadvisory run -n name:nightly -- ./nightly.sh           on one machine; the others step aside
+  pgadvisory run -n name:nightly -- ./nightly.sh           on one machine; the others do not run it
   pgadvisory run -w 30 4820 -- make migrate                waits for at most 30 s
   pgadvisory run -n --hold-at-least 50 name:tick -- ./tick    from cron on many machines, whose
                                                            clocks differ by less than 50 s
-  pgadvisory run -s name:schema -- ./report                beside other readers
+  pgadvisory run -s name:schema -- ./report                together with other readers
 
 The command gets standard input, output and error, the terminal, and signals as if it were run
-directly, and its exit code is passed on; 128+n if signal n ended it. PGADVISORY_KEY is the key
-in its environment, and PGADVISORY_TOKEN a number that grows with each hold of the key (PostgreSQL
-13 or newer): what the command writes to can refuse a token that is smaller than one it has
-seen.
+directly. pgadvisory exits with the command's exit code, or with 128+n if signal n ended it. In the
+command's environment, PGADVISORY_KEY is the key. PGADVISORY_TOKEN is a number that grows with each
+hold of the key (PostgreSQL 13 or newer). A store that the command writes to can refuse a token that
+is smaller than one it has seen.
 
-The lock is held until the command, and what it has started in its process group, has ended.
-If the lock is lost meanwhile, the process group gets SIGTERM, and what is left of it SIGKILL after
---grace; the exit code is 75. If the network swallows packets, the loss is noticed before the server
-lets go of the lock: by a quarter of --failover less 1.5 s in whole seconds, 3.25 s by default, and
-at least 1 s. By default --grace is 0.25 s less than that, and at most 5 s. With a longer one the
-command may still run when another has the lock.
+The lock is held until the command, and all processes that it has started in its process group, have
+ended. If the lock is lost before that, the process group gets SIGTERM, and SIGKILL after --grace; the
+exit code is 75. If the network drops packets, pgadvisory detects the loss before the server releases the
+lock: by a quarter of --failover less 1.5 s in whole seconds, 3.25 s by default, and at least 1 s. By
+default --grace is 0.25 s less than that, and at most 5 s. With a longer --grace the command may still
+run when another has the lock.
 
-If pgadvisory is killed with SIGKILL, the process group gets SIGKILL before the lock is released: a
-second process, which holds the lock, sees to it. It cannot see what has left the process group, by
-setsid or in a shell with job control: run such a thing in the foreground. Nor can it do anything
-when it is killed together with the first: then, on Linux, the command itself gets SIGKILL, but not
-what it has started. A command that runs as another user, as under sudo, can be waited for, but
-not ended: rather run pgadvisory itself under sudo.
+If pgadvisory is killed with SIGKILL, a second process, which holds the lock, kills the process group
+before it releases the lock. This has three limits:
+
+  - It does not find processes that have left the process group, by setsid or in a shell with job
+    control. Run those in the foreground.
+  - If both processes are killed together, then on Linux the command itself gets SIGKILL, but not the
+    processes that it has started.
+  - pgadvisory can wait for a command of another user, as under sudo, but not end it. Run pgadvisory
+    itself under sudo instead.
 
 --scope transaction holds the lock in an open transaction. It works through poolers in transaction
-mode, where locks of sessions are not real. How soon the lock of a machine that vanished is free,
-and how soon a loss is noticed if the network swallows packets, is up to the pooler and the
-server, so --failover is not for it; there is no token.
+mode, where locks of sessions do not exclude. The pooler and the server decide how soon the lock of a
+machine that vanished is free, and how soon a loss is detected if the network drops packets. So
+--failover does not apply, and there is no token.
 
-Not getting the lock is silent, but for -v: exit code 1, or that of -E.
+If the lock is not free, pgadvisory prints nothing without -v, and exits with 1, or the code of -E.
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		r := &run{p: p}
@@ -60,7 +63,7 @@ Not getting the lock is silent, but for -v: exit code 1, or that of -E.
 		flags.Var(&r.wait, "w", "wait for at most so many `SECONDS`")
 		flags.BoolVar(&r.order.Shared, "s", false, "take the lock shared")
 		flags.IntVar(&r.conflict, "E", exitNo, "the exit `CODE` if the lock is not free")
-		flags.BoolVar(&r.verbose, "v", false, "tell what happens")
+		flags.BoolVar(&r.verbose, "v", false, "print what happens")
 		flags.Var(&r.hold, "hold-at-least", "keep the lock for so many `SECONDS` even if the command ends earlier")
 		flags.Var(&r.failover, "failover", "how many `SECONDS` after this machine vanished the lock is free; at least 4, by default 15")
 		flags.Var(&r.grace, "grace", "how many `SECONDS` after SIGTERM the command is killed when the lock is lost; by default 5, or fewer: see above")
@@ -82,7 +85,7 @@ type run struct {
 	argv []string
 }
 
-// start looks at what was asked for, and does it.
+// start checks the arguments and flags, and runs the command.
 func (r *run) start(scope string, args []string) error {
 	if err := r.arguments(args); err != nil {
 		return err
@@ -104,7 +107,7 @@ func (r *run) start(scope string, args []string) error {
 	case "transaction":
 		r.order.Transaction = true
 	default:
-		return usage("run: --scope %q: it is session or transaction", scope)
+		return usage("run: --scope %q: give session or transaction", scope)
 	}
 	r.order.Once = r.once
 	if r.wait.set {
@@ -114,7 +117,7 @@ func (r *run) start(scope string, args []string) error {
 		r.grace.Duration = r.defaultGrace()
 	}
 	r.order.HoldAtLeast, r.order.Failover, r.order.Grace = r.hold.Duration, r.failover.Duration, r.grace.Duration
-	if err := r.find(); err != nil {
+	if err := r.findProgram(); err != nil {
 		return err
 	}
 	d, err := r.target.settings()
@@ -126,9 +129,9 @@ func (r *run) start(scope string, args []string) error {
 	return r.underLock()
 }
 
-// defaultGrace is 5 s, or less: so that on a link that swallows packets the command is killed
-// before the server lets go of the lock. The Locker gives up by as much before the server does as
-// docs/guarantees.md says of G5.
+// defaultGrace returns 5 s, or less: on a link that drops packets, the command must be killed
+// before the server releases the lock. The Locker detects the loss before the server does, by the
+// time that docs/guarantees.md gives for G5.
 func (r *run) defaultGrace() time.Duration {
 	const (
 		most = 5 * time.Second
@@ -156,7 +159,7 @@ func (r *run) arguments(args []string) (err error) {
 	if len(r.argv) > 0 && r.argv[0] == "--" {
 		r.argv = r.argv[1:]
 	} else if len(r.argv) > 0 && strings.HasPrefix(r.argv[0], "-") {
-		return usage("run: %s stands after the key: flags stand before it, and a command after --", r.argv[0])
+		return usage("run: %s stands after the key: put flags before it, and the command after --", r.argv[0])
 	}
 	if len(r.argv) == 0 {
 		return usage("run: a command is missing after the key: see pgadvisory help run")
@@ -164,8 +167,8 @@ func (r *run) arguments(args []string) (err error) {
 	return nil
 }
 
-// find looks for the command before anybody waits for a lock.
-func (r *run) find() error {
+// findProgram looks up the command before the wait for the lock begins.
+func (r *run) findProgram() error {
 	path, err := exec.LookPath(r.argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		if e, ok := errors.AsType[*exec.Error](err); ok {
@@ -177,7 +180,7 @@ func (r *run) find() error {
 	return nil
 }
 
-// cannotRun is the error of a command that is not there, or cannot be run.
+// cannotRun returns the error for a command that does not exist, or cannot be run.
 func cannotRun(name string, err error) error {
 	code := exitCannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {

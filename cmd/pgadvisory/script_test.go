@@ -120,7 +120,7 @@ func TestEveryScriptIsOfASubcommand(t *testing.T) {
 	}
 	for _, name := range names {
 		about, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(name), ".txtar"), "-")
-		if named(about) == nil && topics[about] == "" {
+		if commandNamed(about) == nil && topics[about] == "" {
 			t.Errorf("%s: there is neither a subcommand nor a topic %q", name, about)
 		}
 	}

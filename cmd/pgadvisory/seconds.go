@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// seconds is a flag that is a number of seconds, as flock(1) has it, or a duration such
-// as 800ms.
+// A seconds is a flag with a number of seconds, as flock(1) takes, or a duration such as 800ms.
 type seconds struct {
 	time.Duration
 	set bool
@@ -25,12 +24,12 @@ func (s *seconds) Set(text string) error {
 	if err != nil {
 		n, nerr := strconv.ParseFloat(text, 64)
 		if nerr != nil || n > 1e9 || n < -1e9 || n != n {
-			return errors.New("it is a number of seconds, such as 5 or 0.5, or a duration, such as 800ms")
+			return errors.New("give a number of seconds, such as 5 or 0.5, or a duration, such as 800ms")
 		}
 		d = time.Duration(n * float64(time.Second))
 	}
 	if d < 0 {
-		return errors.New("it is less than nothing")
+		return errors.New("give a time that is not negative")
 	}
 	s.Duration, s.set = d, true
 	return nil

@@ -15,8 +15,8 @@ import (
 	"unicode"
 )
 
-// settings are those of a connection, by libpq's names. They may have a password, so no
-// error of theirs quotes what was given.
+// A settings has the settings of a connection, by libpq's names. They may contain a password, so no
+// error of its methods quotes its input.
 type settings map[string]string
 
 // parseSettings reads a URL, a list of name=value, or the name of a database.
@@ -37,9 +37,9 @@ func parseSettings(d string) (settings, error) {
 var settingName = regexp.MustCompile(`^[a-z][a-z_.]*$`)
 
 func parseURL(d string) (settings, error) {
-	// What url.Parse says has the URL in it, and of a password with a special character in
-	// it a part may stand where the port or a parameter is expected.
-	bad := usage("the connection URL cannot be read: in a password, special characters are written as in any URL, / as %%2F and # as %%23")
+	// An error of url.Parse quotes the URL. If the password has a special character, a part of the
+	// password may stand in the place of the port or of a parameter.
+	bad := usage("the connection URL cannot be read: in a password, write special characters as in any URL, / as %%2F and # as %%23")
 	u, err := url.Parse(d)
 	if err != nil && hasSeveralHosts(d) {
 		return nil, errSeveralHosts
@@ -77,10 +77,10 @@ func parseURL(d string) (settings, error) {
 	return s, nil
 }
 
-var errSeveralHosts = usage("several hosts are not supported, as they are not by the driver, lib/pq: name one")
+var errSeveralHosts = usage("several hosts are not supported by the driver, lib/pq: name one")
 
-// hasSeveralHosts is for a URL that cannot be parsed. An @ in what follows the hosts says that
-// they are a part of a password.
+// hasSeveralHosts reports whether a URL that cannot be parsed has several hosts. An @ after the
+// hosts shows that they are a part of the password.
 func hasSeveralHosts(d string) bool {
 	_, rest, _ := strings.Cut(d, "://")
 	hosts := rest
@@ -93,7 +93,7 @@ func hasSeveralHosts(d string) bool {
 	return strings.Contains(hosts[strings.LastIndex(hosts, "@")+1:], ",")
 }
 
-// check looks, before anybody connects, at what lib/pq would refuse only then.
+// check returns an error for settings that lib/pq would refuse only when it connects.
 func (s settings) check() error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if strings.ContainsRune(s[name], 0) { // it would end the value, and begin another setting
@@ -116,9 +116,9 @@ func (s settings) check() error {
 	return nil
 }
 
-// parseList reads name=value, with values in quotes where they have spaces.
+// parseList reads name=value pairs. Values with spaces are in quotes.
 func parseList(d string) (settings, error) {
-	bad := usage(`the connection's settings cannot be read: they are written as "host=db1 dbname=app", values with spaces in single quotes`)
+	bad := usage(`the connection's settings cannot be read: write them as "host=db1 dbname=app", with single quotes around values that have spaces`)
 	s := settings{}
 	rest := []rune(d)
 	skip := func() {
@@ -166,7 +166,7 @@ func parseList(d string) (settings, error) {
 	return s, nil
 }
 
-// String returns what lib/pq reads.
+// String returns the settings in the form that lib/pq reads.
 func (s settings) String() string {
 	escape := strings.NewReplacer(`'`, `\'`, `\`, `\\`)
 	var list []string
@@ -176,14 +176,14 @@ func (s settings) String() string {
 	return strings.Join(list, " ")
 }
 
-// with returns s with one more.
+// with returns a copy of s with one more setting.
 func (s settings) with(name, value string) settings {
 	s = maps.Clone(s)
 	s[name] = value
 	return s
 }
 
-// get returns a setting, or what the environment says of it.
+// get returns a setting, or the value of its environment variable.
 func (s settings) get(name, variable string) string {
 	if v := s[name]; v != "" {
 		return v
@@ -193,7 +193,7 @@ func (s settings) get(name, variable string) string {
 
 func (s settings) sslmode() string { return s.get("sslmode", "PGSSLMODE") }
 
-// complete adds what psql and we have as defaults, and lib/pq has not.
+// complete adds the defaults of psql and of pgadvisory that lib/pq does not have.
 func (s settings) complete(application string) {
 	if s.get("host", "PGHOST") == "" {
 		for _, dir := range []string{"/var/run/postgresql", "/tmp"} {
@@ -218,7 +218,7 @@ func (s settings) port() string {
 	return "5432"
 }
 
-// where names the server and the database, without the password.
+// where returns the server and the database, without the password.
 func (s settings) where() string {
 	host := s.get("host", "PGHOST")
 	if host == "" {

@@ -33,7 +33,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a URL, what may be a part of the password is not told.
+// Whatever is wrong with a URL, no error quotes what may be a part of the password.
 func TestNoErrorTellsAPassword(t *testing.T) {
 	for _, d := range []string{
 		"postgres://u:s3c/ret@db/app", "postgres://u:s3c#ret@db/app", "postgres://u:s3c?ret@db/app", "postgres://u:12#s3cret@db/app",

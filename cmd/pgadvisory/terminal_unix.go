@@ -10,13 +10,13 @@ import (
 	"unsafe"
 )
 
-// A terminal is the one that controls this process. A nil terminal is none.
+// A terminal is the controlling terminal of this process. It is nil if there is none.
 //
-// The command is in a process group of its own, so that it can be ended as a whole, and the
-// terminal serves one process group at a time. It is lent to the command from the start if this
-// process has it, and both its input and its output are terminals. Otherwise, in a pipe, somebody
-// else in our process group may need it, as less does, and it is lent when the command asks
-// for it, by being stopped.
+// The command is in a process group of its own, so that it can be ended as a whole. A terminal
+// serves one process group at a time. If this process has the terminal, and both its input and its
+// output are terminals, it lends the terminal to the command from the start. Otherwise, in a pipe,
+// another process of its group may need the terminal, as less does. Then it lends the terminal when
+// the kernel stops the command for using it.
 type terminal struct {
 	file  *os.File
 	group int  // of this process
@@ -39,7 +39,7 @@ func isTerminal(f *os.File) bool {
 
 func (t *terminal) fd() int { return int(t.file.Fd()) }
 
-// ours reports whether the terminal serves our process group.
+// ours reports whether the terminal serves the process group of this process.
 func (t *terminal) ours() bool {
 	group, err := foreground(t.fd())
 	return err == nil && group == t.group
@@ -55,7 +55,7 @@ func (t *terminal) lend(group int) {
 	t.give(group)
 }
 
-// take takes the terminal back if that process group has it; 0 stands for any.
+// take takes the terminal back if the given process group has it; 0 stands for any group.
 func (t *terminal) take(group int) {
 	if !t.isLent() {
 		return
@@ -66,16 +66,16 @@ func (t *terminal) take(group int) {
 }
 
 func (t *terminal) give(group int) {
-	// Who does that without having the terminal is stopped by SIGTTOU, unless it is ignored.
+	// SIGTTOU stops a process that does this without having the terminal, unless it ignores SIGTTOU.
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)
 	g := int32(group)
 	syscall.Syscall(syscall.SYS_IOCTL, uintptr(t.fd()), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g)))
 }
 
-// stop stops this process as s would by itself and, if it was the command that had the
-// terminal, all that would have been stopped with it. It returns when that is over, or at once
-// where nobody would continue us, as a shell does.
+// stop stops this process as the signal s would by default. If the command had the terminal, stop
+// also stops all other processes of the group, which the terminal would have stopped. It returns
+// when the process continues, or at once if there is no shell that would continue it.
 func (t *terminal) stop(s syscall.Signal) {
 	whom := 0
 	if !t.lent && s == syscall.SIGTSTP {
@@ -88,18 +88,19 @@ func (t *terminal) stop(s syscall.Signal) {
 	if byDefault(s, stop) {
 		return
 	}
-	// SIGSTOP works always, also where nobody continues us.
+	// SIGSTOP always works, even if there is no shell that continues this process.
 	if parent, err := syscall.Getpgid(os.Getppid()); err == nil && parent != t.group {
 		s = syscall.SIGSTOP
 		stop()
 	}
 }
 
-// stopTime is enough for a signal to reach this process. It does not pass while that is stopped.
+// stopTime is enough for a signal to reach this process. It does not elapse while the process is
+// stopped.
 const stopTime = 50 * time.Millisecond
 
-// raise sends s to all of our process group. This process ends by it, unless it began with
-// s ignored.
+// raise sends s to the whole process group of this process. This process ends by it, unless s was
+// ignored when the process began.
 func (t *terminal) raise(s syscall.Signal) {
 	byDefault(s, func() {
 		syscall.Kill(0, s)

@@ -11,8 +11,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/interop"
 )
 
-// toolOf names the tool whose key it is in that database, and is "" if none is known. The examples
-// of this repository have numbers that anybody may choose.
+// toolOf returns the name of the tool whose key it is in the database, or "". It does not name the
+// examples of this repository, whose numbers other programs may have chosen too.
 func toolOf(key advisory.Key, database string) string {
 	tool := interop.Identify(key, database)
 	if strings.HasSuffix(tool, " of pgadvisory") {
@@ -21,8 +21,8 @@ func toolOf(key advisory.Key, database string) string {
 	return tool
 }
 
-// clean returns s as one line without control characters: clients choose the names that
-// are shown on somebody's terminal.
+// clean returns s as one line without control characters. Clients choose the names that are shown
+// on the terminal.
 func clean(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -30,7 +30,7 @@ func clean(s string) string {
 	return s
 }
 
-// cell is clean for a table, in which nothing is a dash.
+// cell returns s for a cell of a table, or a dash if s is empty.
 func cell(s string) string {
 	if s == "" {
 		return "-"
@@ -38,7 +38,7 @@ func cell(s string) string {
 	return clean(s)
 }
 
-// age returns d as people say it.
+// age returns d, rounded for display.
 func age(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -60,7 +60,7 @@ func pids(list []int) string {
 	return strings.Join(words, ",")
 }
 
-// session names a session by its pid.
+// session returns the name of a session: its pid.
 func session(pid int) string {
 	if pid == 0 {
 		return "prepared"

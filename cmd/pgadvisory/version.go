@@ -9,7 +9,7 @@ import (
 
 var versionCommand = &command{
 	name:    "version",
-	summary: "says which version this is",
+	summary: "prints the version of pgadvisory",
 	setup: func(p *program, _ *flag.FlagSet) func(context.Context, []string) error {
 		return func(_ context.Context, args []string) error {
 			if err := noArgs("version", args); err != nil {
@@ -21,8 +21,8 @@ var versionCommand = &command{
 	},
 }
 
-// version returns what the go tool has put into the program: the version of the module
-// and, for a build of a checkout, its revision.
+// version returns the version of the module that the go tool has recorded and, for a build of a
+// checkout, its revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -17,8 +17,9 @@ var waitCommand = &command{
 	args:    "[flags] KEY",
 	summary: "waits until a lock is free, and takes nothing",
 	help: `
-It looks who holds the lock, a few times a second, and is in nobody's way. When it returns, the lock
-was free a moment ago: somebody else may have it again. To do something under it, see pgadvisory run.
+It checks a few times a second who holds the lock, and delays nobody. When it returns, the lock was
+free a moment ago; another session may have taken it since. To work under the lock, see pgadvisory
+run.
 
   pgadvisory wait name:migrations && ./start
   pgadvisory wait -w 60 4820
@@ -27,9 +28,9 @@ was free a moment ago: somebody else may have it again. To do something under it
 		t := connection(flags)
 		var limit seconds
 		flags.Var(&limit, "w", "wait for at most so many `SECONDS`")
-		shared := flags.Bool("s", false, "until it can be taken shared: readers do not matter")
+		shared := flags.Bool("s", false, "wait until the lock can be taken shared: ignore readers")
 		conflict := flags.Int("E", exitNo, "the exit `CODE` if the lock is not free in time")
-		verbose := flags.Bool("v", false, "tell who holds the lock")
+		verbose := flags.Bool("v", false, "print who holds the lock")
 		return func(ctx context.Context, args []string) error {
 			key, err := oneKey("wait", args)
 			if err != nil {
@@ -43,7 +44,7 @@ was free a moment ago: somebody else may have it again. To do something under it
 				return err
 			}
 			defer db.Close()
-			tell := func(h advisory.Holder) {
+			report := func(h advisory.Holder) {
 				if *verbose {
 					fmt.Fprintf(p.err, "pgadvisory: lock %v (%v) is held by %v\n", key, h.Mode, h)
 				}
@@ -55,7 +56,7 @@ was free a moment ago: somebody else may have it again. To do something under it
 				ctx, cancel = context.WithTimeoutCause(ctx, limit.Duration+answerLimit, errUnanswered)
 				defer cancel()
 			}
-			err = within(ctx, func(ctx context.Context) error { return untilFree(ctx, db, key, *shared, late, tell) })
+			err = within(ctx, func(ctx context.Context) error { return untilFree(ctx, db, key, *shared, late, report) })
 			switch {
 			case err == errInTime:
 				return exit(*conflict)
@@ -67,7 +68,7 @@ was free a moment ago: somebody else may have it again. To do something under it
 	},
 }
 
-// answerLimit is for how long after the time to wait has passed the server may take to answer.
+// answerLimit is how long the server may take to answer after the time to wait has passed.
 const answerLimit = 3 * time.Second
 
 var (
@@ -75,10 +76,10 @@ var (
 	errUnanswered = fail(exitUnavailable, "the server did not answer in time")
 )
 
-// untilFree returns when nobody holds key in a way that would keep one from taking it.
-// It tells who does whenever that changes. When it is late, and the key is not free, it is errInTime.
-func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, late <-chan time.Time, tell func(advisory.Holder)) error {
-	told := -1 // 0 is a prepared transaction
+// untilFree returns when no session holds key in a mode that conflicts. It calls report with the
+// holder whenever that changes. If late fires before the key is free, it returns errInTime.
+func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, late <-chan time.Time, report func(advisory.Holder)) error {
+	reported := -1 // 0 is a prepared transaction
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		holders, err := inspect.Holders(ctx, db, key)
 		if err != nil {
@@ -93,9 +94,9 @@ func untilFree(ctx context.Context, db *sql.DB, key advisory.Key, shared bool, l
 		if in == nil {
 			return nil
 		}
-		if in.PID != told {
-			told = in.PID
-			tell(*in)
+		if in.PID != reported {
+			reported = in.PID
+			report(*in)
 		}
 		select {
 		case <-ctx.Done():

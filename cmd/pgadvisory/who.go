@@ -13,10 +13,10 @@ import (
 var whoCommand = &command{
 	name:    "who",
 	args:    "[flags] KEY",
-	summary: "says who holds a lock, and who waits for it",
+	summary: "lists who holds a lock, and who waits for it",
 	help: `
-Exit code 1 if nobody holds it. A key that was given in another form, such as name:nightly, is told in
-both; in JSON the given one is made_of.
+The exit code is 1 if nobody holds the lock. A key that was given in another form, such as name:nightly,
+is printed in both forms; in JSON made_of is the given form.
 
   pgadvisory who name:nightly
 `,
@@ -47,9 +47,9 @@ both; in JSON the given one is made_of.
 					}
 				}
 			}
-			said := key.String()
-			if given := args[0]; given != said {
-				said = fmt.Sprintf("%s (%v)", clean(given), key)
+			shown := key.String()
+			if given := args[0]; given != shown {
+				shown = fmt.Sprintf("%s (%v)", clean(given), key)
 			}
 			if *asJSON {
 				if err := writeJSON(p.out, madeOf(locks, args[0])); err != nil {
@@ -58,14 +58,14 @@ both; in JSON the given one is made_of.
 				return exit(code)
 			}
 			if code != 0 {
-				fmt.Fprintf(p.out, "nobody holds %s\n", said)
+				fmt.Fprintf(p.out, "nobody holds %s\n", shown)
 			}
 			for _, l := range locks {
-				fmt.Fprintln(p.out, said+strings.TrimPrefix(l.String(), key.String()))
+				fmt.Fprintln(p.out, shown+strings.TrimPrefix(l.String(), key.String()))
 			}
 			if database, err := databaseName(ctx, db); err == nil {
 				if tool := toolOf(key, database); tool != "" {
-					fmt.Fprintf(p.out, "%s is the key of %s\n", said, tool)
+					fmt.Fprintf(p.out, "%s is the key of %s\n", shown, tool)
 				}
 			}
 			return exit(code)
@@ -73,7 +73,7 @@ both; in JSON the given one is made_of.
 	},
 }
 
-// A lockOf is a lock whose JSON also says in which form its key was asked for, if in another.
+// A lockOf is a lock whose JSON also contains the given form of its key, if that differs.
 type lockOf struct {
 	inspect.Lock
 	given string

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// forwarded are the signals that are passed on to the command, besides those in ending.
+// forwarded are the signals that are forwarded to the command, in addition to those in ending.
 var forwarded = []os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGTSTP,
 }
@@ -22,13 +22,13 @@ func (f *front) work(h *held) error {
 	tty := openTerminal(f.p)
 	c, err := startChild(f.path, f.argv, f.environment(h), tty)
 	if err != nil {
-		f.say.Encode(request{Now: true}) // nothing has run
+		f.requests.Encode(request{Now: true}) // nothing has run
 		f.release()
 		return cannotRun(f.argv[0], err)
 	}
-	f.say.Encode(request{Child: c.pid})
+	f.requests.Encode(request{Child: c.pid})
 	if lost := f.await(c); lost != nil {
-		f.say.Encode(request{Ended: true})
+		f.requests.Encode(request{Ended: true})
 		<-lost
 		return exit(exitLost)
 	}
@@ -36,7 +36,7 @@ func (f *front) work(h *held) error {
 		return err
 	}
 	if s := c.end.Signal(); c.end.Signaled() && tty.isLent() && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
-		tty.raise(s) // to whoever else would have had the key that was pressed
+		tty.raise(s) // for the other processes that the key press would have reached
 	}
 	return exit(exitOf(c.end))
 }
@@ -48,10 +48,10 @@ func exitOf(end syscall.WaitStatus) int {
 	return end.ExitStatus()
 }
 
-// environment is ours, with what the command is told.
+// environment returns the environment of this process, with the variables for the command.
 func (f *front) environment(h *held) []string {
 	const key, token = "PGADVISORY_KEY", "PGADVISORY_TOKEN"
-	os.Unsetenv(token) // of a run around this one
+	os.Unsetenv(token) // remove the value of an outer run
 	os.Setenv(key, f.order.Key.String())
 	if h.Token != 0 {
 		os.Setenv(token, strconv.FormatUint(h.Token, 10))
@@ -59,9 +59,9 @@ func (f *front) environment(h *held) []string {
 	return os.Environ()
 }
 
-// await returns when the command, and what it has left in its process group, has ended: the
-// lock is held for all of that. If the lock was lost, it has been made to end, and lost is closed when
-// that has been told.
+// await returns when the command, and all processes that it has left in its process group, have
+// ended. The lock is held until then. If the lock is lost, await ends the process group. It then
+// returns a channel that is closed when the loss has been printed.
 func (f *front) await(c *child) (lost <-chan struct{}) {
 	var late, look <-chan time.Time
 	var foreign sync.Once
@@ -79,12 +79,12 @@ func (f *front) await(c *child) (lost <-chan struct{}) {
 		if syscall.Kill(-c.pid, syscall.SIGTERM) == nil {
 			why += "; the command was sent SIGTERM"
 		}
-		syscall.Kill(-c.pid, syscall.SIGCONT) // if it is stopped
+		syscall.Kill(-c.pid, syscall.SIGCONT) // in case it is stopped
 		late = time.After(f.order.Grace)
-		told := make(chan struct{})
-		lost = told
-		go func() { // whoever reads it may be slow
-			defer close(told)
+		printed := make(chan struct{})
+		lost = printed
+		go func() { // the reader of standard error may be slow
+			defer close(printed)
 			f.p.report(errors.New(why))
 		}()
 	}
@@ -104,11 +104,11 @@ func (f *front) await(c *child) (lost <-chan struct{}) {
 			if !groupRuns(c.pid) {
 				return lost
 			}
-			if killed { // what was started meanwhile
+			if killed { // kill what was started since
 				kill()
 			}
 			if pause == 8*time.Millisecond {
-				go f.tell("waiting for what the command has left in its process group, %d", c.pid)
+				go f.logf("waiting for what the command has left in its process group, %d", c.pid)
 			}
 			look = time.After(pause)
 			pause = min(2*pause, 100*time.Millisecond)
@@ -129,5 +129,5 @@ func (f *front) await(c *child) (lost <-chan struct{}) {
 	}
 }
 
-// errForeign tells of a command that runs as another user.
-var errForeign = errors.New("the command runs as another user, and can only be waited for: run pgadvisory as that user")
+// errForeign is the error of a command that runs as another user.
+var errForeign = errors.New("cannot end the command, which runs as another user: waiting for it (run pgadvisory as that user)")

@@ -1,9 +1,9 @@
-// Incident stages the incident of docs/runbook.md, for an operator to practise on: an idle
-// session holds lock 4820, two workers wait for it, an index build waits for them. It prints
-// how to reach the server, which is a throwaway one, and ends with Ctrl-C.
+// Incident stages the incident of docs/runbook.md, so that an operator can practise. An idle
+// session holds lock 4820, two workers wait for it, and an index build waits for them. The program
+// prints how to reach the server, which is a temporary one, and ends with Ctrl-C.
 //
 //	go run ./examples/incident
-//	go run ./examples/incident -document docs/runbook.md   # run what is in it, and write down what it prints
+//	go run ./examples/incident -document docs/runbook.md   # run its blocks, and replace their outputs
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	document := flag.String("document", "", "Markdown `file` whose blocks are to be run, and whose outputs are to be written anew")
+	document := flag.String("document", "", "Markdown `file`: run its blocks, and replace their outputs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +36,7 @@ func run(ctx context.Context, document string) error {
 	}
 	defer scene.Close()
 	if document == "" {
-		fmt.Printf("Key 4820 is held, and its job does not run any more. Find out by whom:\n\n    psql %q\n    DATABASE_URL=%q go run ./cmd/pgadvisory ls\n\ndocs/runbook.md leads you through. Ctrl-C ends it.\n", scene.URL, scene.URL)
+		fmt.Printf("Key 4820 is held, and its job no longer runs. Find the holder:\n\n    psql %q\n    DATABASE_URL=%q go run ./cmd/pgadvisory ls\n\ndocs/runbook.md has the steps. Ctrl-C ends the program.\n", scene.URL, scene.URL)
 		<-ctx.Done()
 		return nil
 	}

@@ -1,14 +1,14 @@
-// Migrate is a schema migration that every process of a service runs as it starts:
-// five processes call Migrate at the same moment, each step is made by one of them,
-// and the others wait and skip it. Then a step fails, and is repaired.
+// Migrate is a schema migration that every process of a service runs when it starts. Five processes
+// call Migrate at the same moment. One of them makes each step, and the others wait and skip it.
+// Then a step fails, and is repaired.
 //
-// The program plays director and services, on a database of its own on the server
-// that DATABASE_URL names, or else on a throwaway server. It checks on the server
-// that each step was made once and whole, and fails if not.
+// The program plays the director and the services. It uses a database of its own on the server of
+// DATABASE_URL, or on a temporary server. It checks on the server that each step was made once and
+// completely, and fails if not.
 //
 //	go run ./examples/migrate
 //
-// What to copy is in migrate.go; steps.go, story.go and schema.go are the staging.
+// Copy from migrate.go. The files steps.go, story.go and schema.go only stage it.
 package main
 
 import (
@@ -32,7 +32,7 @@ var acts = map[string][]Step{
 	"repaired step": append(steps[:3:3], repaired),
 }
 
-// serve is a process of the service: it migrates each time that it is told to.
+// serve is a process of the service: it migrates each time that the director asks.
 func serve(ctx context.Context, role *stage.Role) error {
 	db, err := sqlx.ConnectContext(ctx, "postgres", role.URL)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 
 // This file is the part to copy.
 
-// A Step is one change of the schema. It is made in one transaction, together with
-// the note that it was made.
+// A Step is one change of the schema. Migrate makes it in one transaction, which also records it.
 type Step struct {
 	Version int
 	Name    string
@@ -24,16 +23,17 @@ type Step struct {
 // migrations is the lock that all processes agree on.
 var migrations = advisory.Name("bank", "migrations")
 
-// Migrate makes the steps that have not been made yet, in order. Any number of
-// processes may call it at the same moment: for each step one of them makes it and
-// the others wait until it is committed, then skip it. It tells of each by report.
+// Migrate makes the steps that have not been made yet, in order. Any number of processes may call
+// it at the same moment. For each step one process makes it; the others wait until it is committed,
+// then skip it. Migrate calls report after each step. It returns the error of the first step that
+// fails.
 func Migrate(ctx context.Context, db *sqlx.DB, steps []Step, report func(s Step, made bool)) error {
 	for _, s := range steps {
 		made := false
 		err := xact.Do(ctx, db.BeginTxx, migrations, func(ctx context.Context, tx *sqlx.Tx) (err error) {
 			made, err = s.make(ctx, tx)
 			return err
-		}, advisory.MaxWait(time.Minute)) // of waiting, however long the step takes
+		}, advisory.MaxWait(time.Minute)) // limits the wait, not the step
 		if err != nil {
 			return fmt.Errorf("step %d, %s: %w", s.Version, s.Name, err)
 		}
@@ -42,9 +42,9 @@ func Migrate(ctx context.Context, db *sqlx.DB, steps []Step, report func(s Step,
 	return nil
 }
 
-// make makes the step in tx, which holds the lock, unless it has been made.
+// make makes the step in tx, which holds the lock, unless it was made before.
 func (s Step) make(ctx context.Context, tx *sqlx.Tx) (made bool, err error) {
-	// IF NOT EXISTS alone would not do: two that create it at once collide.
+	// This needs the lock: two processes that run it at once collide in spite of IF NOT EXISTS.
 	const table = `CREATE TABLE IF NOT EXISTS schema_version (
 		version int NOT NULL, name text NOT NULL, made timestamptz NOT NULL DEFAULT now())`
 	if _, err := tx.ExecContext(ctx, table); err != nil {

@@ -5,17 +5,18 @@ import (
 	"database/sql"
 )
 
-// A schema is what the migrations have come to, as the server sees it.
+// A schema is the result of the migrations, as the server sees it.
 type schema struct {
-	Version int   // the highest
-	Rows    int   // of schema_version
-	Steps   int   // different ones among them
+	Version int   // the highest version
+	Rows    int   // the number of rows in schema_version
+	Steps   int   // the number of different versions
 	Cents   int64 // the sum of all balances
 	Login   bool  // there is a column or an index of step 4
 	Locks   int   // advisory locks on keys in this database, held or waited for
 }
 
-func look(ctx context.Context, db *sql.DB) (s schema, err error) {
+// readSchema reads the schema from the server.
+func readSchema(ctx context.Context, db *sql.DB) (s schema, err error) {
 	err = db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(max(version), 0) FROM schema_version),
 		(SELECT count(*) FROM schema_version),

@@ -1,7 +1,7 @@
 package main
 
-// Each step would do harm, or fail, if it were made twice. The second takes a while,
-// so that the other processes wait.
+// steps would do harm, or fail, if they were made twice. The second takes a while, so that the
+// other processes wait.
 var steps = []Step{
 	{1, "create accounts", `
 		CREATE TABLE accounts (id int PRIMARY KEY, email text NOT NULL, balance bigint NOT NULL);
@@ -13,7 +13,7 @@ var steps = []Step{
 		CREATE TABLE entries (account int NOT NULL REFERENCES accounts, amount bigint NOT NULL)`},
 }
 
-// broken adds a column, and fails after that, for two accounts have the same address.
+// broken adds a column and then fails, because two accounts have the same address.
 var broken = Step{4, "unique logins", `
 		ALTER TABLE accounts ADD COLUMN login text;
 		UPDATE accounts SET login = email;

@@ -9,11 +9,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/examples/internal/stage"
 )
 
-// cents is what the balances come to if they were multiplied once.
+// cents is the sum of the balances if they were multiplied once.
 const cents = 1000 * 1001 / 2 * 100
 
-// direct is the first process: it has the others migrate, looks at the server, and
-// tells what has happened.
+// direct is the first process: it makes the others migrate, reads the result from the server, and
+// prints what happened.
 func direct(ctx context.Context, s *stage.Stage) error {
 	processes, err := s.Cast(ctx, "process-1", "process-2", "process-3", "process-4", "process-5")
 	if err != nil {
@@ -31,7 +31,7 @@ func direct(ctx context.Context, s *stage.Stage) error {
 	}
 	st.wants(schema{Version: 3, Rows: 3, Steps: 3, Cents: cents})
 
-	if err := st.act(ctx, "broken step", "each process tries it in turn and is told why it fails"); err != nil {
+	if err := st.act(ctx, "broken step", "each process tries it in turn and prints why it fails"); err != nil {
 		return err
 	}
 	st.wants(schema{Version: 3, Rows: 3, Steps: 3, Cents: cents})
@@ -51,7 +51,7 @@ func direct(ctx context.Context, s *stage.Stage) error {
 	return nil
 }
 
-// A story is what has been told so far.
+// A story is the state of the program between the acts.
 type story struct {
 	*stage.Stage
 	processes []*stage.Process
@@ -64,7 +64,7 @@ func (s *story) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
-// act has all processes migrate at the same moment, and tells what came of it.
+// act makes all processes migrate at the same moment, and prints the results.
 func (s *story) act(ctx context.Context, name, what string) error {
 	s.acts++
 	fmt.Printf("\nact %d, %s: %s\n", s.acts, name, what)
@@ -90,11 +90,11 @@ func (s *story) act(ctx context.Context, name, what string) error {
 		s.fault("act %d: %d processes failed, not %d", s.acts, failed, want)
 	}
 	var err error
-	s.schema, err = look(ctx, s.DB)
+	s.schema, err = readSchema(ctx, s.DB)
 	return err
 }
 
-// wants compares the schema with what it must be.
+// wants compares the schema with the expected one.
 func (s *story) wants(want schema) {
 	fmt.Printf("  the server: schema version %d, %d rows in schema_version, %s, %d advisory locks\n",
 		s.schema.Version, s.schema.Rows, map[bool]string{false: "no login column", true: "a login column"}[s.schema.Login], s.schema.Locks)

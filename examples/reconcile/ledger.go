@@ -8,8 +8,8 @@ import (
 
 const accounts = 3
 
-// createLedger creates accounts and their entries. Nothing in the tables keeps
-// work from being done twice: there is no key over round and account.
+// createLedger creates accounts and their entries. The tables do not prevent double work: there is
+// no unique key over round and account.
 func createLedger(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `
 		CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL DEFAULT 0);
@@ -18,7 +18,7 @@ func createLedger(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// A sum is what the ledger comes to.
+// A sum is the totals of the ledger.
 type sum struct {
 	Entries  int   // in all
 	Doubled  int   // rounds and accounts with more than one entry
@@ -38,13 +38,13 @@ func sumUp(ctx context.Context, db *sql.DB, rounds int) (s sum, err error) {
 	return s, err
 }
 
-// A holder is who has a lock, as the server sees it.
+// A holder is a session that holds a lock, as the server sees it.
 type holder struct {
 	PID         int
 	Application string
 }
 
-// holders asks the server who has the reconciliation lock.
+// holders asks the server who holds the reconciliation lock.
 func holders(ctx context.Context, db *sql.DB) (hs []holder, err error) {
 	n, _ := reconciliation.Int64()
 	rows, err := db.QueryContext(ctx, `

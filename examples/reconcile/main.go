@@ -1,15 +1,15 @@
-// Reconcile is a batch job that is scheduled on three nodes and must run on one:
-// three processes try advisory lock 4820 at the same moment, the first gets it and
-// works, the others are told so and step aside.
+// Reconcile is a batch job that is scheduled on three nodes and must run on one. Three processes try
+// advisory lock 4820 at the same moment. The first one gets it and works; the others get false and do
+// nothing.
 //
-// The program plays director and workers, on a database of its own on the server
-// that DATABASE_URL names, or else on a throwaway server. It checks on the server
-// that all work was done once, and fails if not.
+// The program plays the director and the workers. It uses a database of its own on the server of
+// DATABASE_URL, or on a temporary server. It checks on the server that all work was done once, and
+// fails if not.
 //
 //	go run ./examples/reconcile
 //	go run ./examples/reconcile -without-lock   # what happens without the lock
 //
-// What to copy is in worker.go; story.go and ledger.go are the staging.
+// Copy from worker.go. The files story.go and ledger.go only stage it.
 package main
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/pgadvisory/pgadvisory/examples/internal/stage"
 )
 
-var withoutLock = flag.Bool("without-lock", false, "let the workers work without the lock, to see what it is good for")
+var withoutLock = flag.Bool("without-lock", false, "let the workers work without the lock, to show what the lock prevents")
 
 func main() {
 	flag.Parse()
 	stage.Run(direct, work)
 }
 
-// work is a worker process: it makes a try each time that it is told to.
+// work is a worker process: it makes a try each time that the director asks.
 func work(ctx context.Context, role *stage.Role) error {
 	db, err := sql.Open("postgres", role.URL)
 	if err != nil {
@@ -53,7 +53,7 @@ func work(ctx context.Context, role *stage.Role) error {
 		}
 		var done int
 		progress := func(account int) error {
-			if done++; done == 1 { // stay in the middle of the work until the director has looked
+			if done++; done == 1 { // pause in the middle of the work until the director has read the holders
 				role.Say("working")
 				if _, ok := role.Hear(); !ok {
 					return errors.New("the director has left")

@@ -12,8 +12,8 @@ import (
 
 const rounds = 4 // in the last of which a worker is killed
 
-// direct is the first process: it has the workers try, looks at the server while
-// they do, and tells what happens.
+// direct is the first process: it makes the workers try, reads the holders from the server during
+// that, and prints what happens.
 func direct(ctx context.Context, s *stage.Stage) error {
 	if err := createLedger(ctx, s.DB); err != nil {
 		return err
@@ -30,7 +30,7 @@ func direct(ctx context.Context, s *stage.Stage) error {
 	st := &story{Stage: s}
 	for st.round = 1; st.round <= rounds; st.round++ {
 		fmt.Printf("\nround %d: all try at the same moment\n", st.round)
-		if err := st.tell(ctx, workers); err != nil {
+		if err := st.playRound(ctx, workers); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func direct(ctx context.Context, s *stage.Stage) error {
 	return st.verdict(ctx)
 }
 
-// A story is what has been told so far.
+// A story is the state of the program between the rounds.
 type story struct {
 	*stage.Stage
 	round  int
@@ -52,13 +52,13 @@ func (s *story) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
-// line prints what a worker says and does.
+// line prints the answer of a worker and what it does.
 func (*story) line(p *stage.Process, said, then string, args ...any) {
 	fmt.Printf("  %s  %-5s  %s\n", p.Name, said, fmt.Sprintf(then, args...))
 }
 
-// tell plays a round.
-func (s *story) tell(ctx context.Context, workers []*stage.Process) error {
+// playRound plays a round.
+func (s *story) playRound(ctx context.Context, workers []*stage.Process) error {
 	winners, losers, err := s.try(ctx, workers)
 	if err != nil {
 		return err
@@ -75,14 +75,13 @@ func (s *story) tell(ctx context.Context, workers []*stage.Process) error {
 			return err
 		}
 	}
-	if len(losers) > 0 { // released: the next try is true again
+	if len(losers) > 0 { // the lock is free: the next try succeeds
 		return s.again(ctx, losers[s.round%len(losers)])
 	}
 	return nil
 }
 
-// try has all workers try, and asks the server who holds the lock while the winner
-// works.
+// try makes all workers try, and asks the server who holds the lock while the winner works.
 func (s *story) try(ctx context.Context, workers []*stage.Process) (winners, losers []*stage.Process, err error) {
 	if err := stage.Tell(fmt.Sprint("round ", s.round), workers...); err != nil {
 		return nil, nil, err
@@ -121,7 +120,7 @@ func (s *story) try(ctx context.Context, workers []*stage.Process) (winners, los
 	return winners, losers, nil
 }
 
-// finish lets a winner do its work to the end.
+// finish lets a winner complete its work.
 func (s *story) finish(ctx context.Context, p *stage.Process) error {
 	if err := stage.Tell("go on", p); err != nil {
 		return err
@@ -138,7 +137,7 @@ func (s *story) finish(ctx context.Context, p *stage.Process) error {
 	return nil
 }
 
-// again has a worker try after the release.
+// again makes a worker try after the release.
 func (s *story) again(ctx context.Context, p *stage.Process) error {
 	if err := stage.Tell(fmt.Sprint("round ", s.round), p); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (s *story) again(ctx context.Context, p *stage.Process) error {
 	return nil
 }
 
-// ran hears that a worker ran, and how many accounts it did.
+// ran reads from a worker that it ran, and how many accounts it did.
 func (s *story) ran(ctx context.Context, p *stage.Process) (done int, err error) {
 	said, err := p.Hear(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (s *story) ran(ctx context.Context, p *stage.Process) (done int, err error)
 	return done, nil
 }
 
-// crash kills the winner in the middle of its work and has another take over.
+// crash kills the winner in the middle of its work, and makes another worker take over.
 func (s *story) crash(ctx context.Context, winner *stage.Process, losers []*stage.Process) error {
 	start := time.Now()
 	s.killed = winner
@@ -205,7 +204,7 @@ func (s *story) alive(workers []*stage.Process) (alive []*stage.Process) {
 	return alive
 }
 
-// verdict adds up the ledger on the server.
+// verdict checks the ledger on the server.
 func (s *story) verdict(ctx context.Context) error {
 	sum, err := sumUp(ctx, s.DB, rounds)
 	if err != nil {

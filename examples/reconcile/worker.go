@@ -13,17 +13,15 @@ import (
 // reconciliation is the lock that all workers agree on.
 var reconciliation = advisory.Int64(4820)
 
-// reconcileIfFree reconciles unless another worker is at it. Then ran is false,
-// and there is nothing to do.
+// reconcileIfFree reconciles unless another worker is doing so. In that case ran is false.
 func reconcileIfFree(ctx context.Context, db *sql.DB, round int, progress func(account int) error) (ran bool, err error) {
 	return sqlconn.TryDo(ctx, db.Conn, reconciliation, func(ctx context.Context, conn *sql.Conn) error {
 		return reconcile(ctx, conn, round, progress)
 	})
 }
 
-// reconcile enters what is due into the account books of a round. It works on the
-// connection that holds the lock, so that nothing is entered once the lock is gone,
-// and goes on where a worker before it was interrupted.
+// reconcile makes the missing entries of a round. It works on the connection that holds the lock,
+// so it can make no entry after the lock is lost. It continues where an interrupted worker stopped.
 func reconcile(ctx context.Context, conn *sql.Conn, round int, progress func(account int) error) error {
 	due, err := accountsDue(ctx, conn, round)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package held remembers which keys were taken on which connection or
-// transaction, as far as this process can know.
+// Package held remembers which keys were taken on which connection or transaction, as far as this
+// process can know.
 //
-// PostgreSQL grants a session a lock that it has already, and then wants a second
-// unlock; that is nearly always a mistake, often a lock that an earlier borrower
-// left on a pooled connection.
+// PostgreSQL grants a session a lock that it already holds, and then requires a second unlock. That
+// is nearly always a mistake, often a lock that an earlier user left on a pooled connection.
 package held
 
 import (
@@ -17,27 +16,27 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// An owner is known by its address, without being kept alive: a connection
-// that is dropped with its locks leaves nothing here.
+// An owner is identified by its address, without being kept alive: a connection that is dropped
+// with its locks leaves no entry here.
 type owner = weak.Pointer[byte]
 
 var (
 	mu    sync.Mutex
 	locks = map[owner]map[advisory.Key]advisory.Mode{}
 
-	underWay = map[attempt]struct{}{}
+	attempts = map[attempt]struct{}{}
 )
 
-// An attempt is a call that may take a key.
+// An attempt is a call in progress that may take a key.
 type attempt struct {
 	owner owner
 	key   advisory.Key
 }
 
-// Owner is a driver's connection or a transaction.
+// An Owner is a driver's connection or a transaction.
 type Owner struct{ p *byte }
 
-// OwnerOf returns v's Owner. The zero Owner, for what is no pointer, remembers
+// OwnerOf returns v's Owner. If v is not a pointer it returns the zero Owner, which remembers
 // nothing.
 func OwnerOf(v any) Owner {
 	r := reflect.ValueOf(v)
@@ -47,8 +46,8 @@ func OwnerOf(v any) Owner {
 	return Owner{(*byte)(r.UnsafePointer())}
 }
 
-// Begin reports whether no call to take k is under way, and begins one, up to End. The
-// server would grant it to both.
+// Begin reports whether no other call to take k is in progress on o, and registers this one until
+// End. The server would grant k to both.
 func (o Owner) Begin(k advisory.Key) bool {
 	if o.p == nil {
 		return true
@@ -56,22 +55,22 @@ func (o Owner) Begin(k advisory.Key) bool {
 	mu.Lock()
 	defer mu.Unlock()
 	a := attempt{weak.Make(o.p), k}
-	_, other := underWay[a]
-	underWay[a] = struct{}{}
+	_, other := attempts[a]
+	attempts[a] = struct{}{}
 	return !other
 }
 
-// End ends what Begin has begun.
+// End removes the registration of Begin.
 func (o Owner) End(k advisory.Key) {
 	if o.p == nil {
 		return
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	delete(underWay, attempt{weak.Make(o.p), k})
+	delete(attempts, attempt{weak.Make(o.p), k})
 }
 
-// Mode returns in which mode k is held.
+// Mode returns the mode in which o holds k. ok is false if o does not hold k.
 func (o Owner) Mode(k advisory.Key) (m advisory.Mode, ok bool) {
 	if o.p == nil {
 		return 0, false
@@ -82,7 +81,7 @@ func (o Owner) Mode(k advisory.Key) (m advisory.Mode, ok bool) {
 	return m, ok
 }
 
-// Keys returns the keys that are held.
+// Keys returns the keys that o holds.
 func (o Owner) Keys() []advisory.Key {
 	if o.p == nil {
 		return nil
@@ -92,7 +91,7 @@ func (o Owner) Keys() []advisory.Key {
 	return slices.Collect(maps.Keys(locks[weak.Make(o.p)]))
 }
 
-// Add remembers that the keys are held.
+// Add remembers that o holds the keys.
 func (o Owner) Add(m advisory.Mode, keys ...advisory.Key) {
 	if o.p == nil {
 		return

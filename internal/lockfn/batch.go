@@ -8,13 +8,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// An Op is what a batch does with one key.
+// An Op is the operation of a batch on one key.
 type Op byte
 
 const (
-	OpTry       Op = iota // take it in the mode, if it is free
-	OpUnlock              // release it from the mode
-	OpDowngrade           // take it shared beside one's exclusive hold, then drop that
+	OpTry       Op = iota // take the key in the mode, if it is free
+	OpUnlock              // release the key in the mode
+	OpDowngrade           // take the key shared in addition to the exclusive hold, then release that
 )
 
 // A Request is one line of a batch.
@@ -24,7 +24,7 @@ type Request struct {
 	Mode advisory.Mode
 }
 
-// code is the request without its numbers, for the statement to choose by.
+// code encodes the operation, the mode and the key space, for the CASE of the statement.
 func (r Request) code() int {
 	i := int(r.Op)*4 + int(r.Mode)*2
 	if _, _, pair := r.Key.Pair(); pair {
@@ -33,21 +33,21 @@ func (r Request) code() int {
 	return i
 }
 
-// Batch answers many requests in one round trip. It is to be prepared once, on the session
-// of that pid: on another, behind a pooler, it does nothing. [BatchArgs] makes its
-// parameters.
+// Batch answers many requests in one round trip. Prepare it once, on the session with the given
+// pid: on another session, behind a pooler, it does nothing. [BatchArgs] returns its parameters.
 //
-// Its one row is the pid of the session that answered; a letter t or f for each request, in
-// their order, or none on another session; and a fencing token, or 0 if fencing is off or
-// nothing was granted.
+// Its one row has three columns:
 //
-// A token is a transaction id that was drawn after the last grant, so that it is above
-// that of any earlier holder of any of the keys; and it is made durable before it
-// is answered, by a message in the write-ahead log, since an id that was only assigned
-// may be assigned again after a crash.
+//   - the pid of the session that answered
+//   - a letter t or f for each request, in their order; none on another session
+//   - a fencing token, or 0 if fencing is off or nothing was granted
 //
-// The order is that of the arrays, from which the rows come: nothing sorts them. Together with
-// codes that are integers, that halves the price of a key.
+// A token is a transaction id that is drawn after the last grant, so it is greater than that of any
+// earlier holder of any of the keys. A message in the write-ahead log makes it durable before the
+// answer, since the server may assign an id again after a crash if it was only assigned.
+//
+// The order of the answers is that of the arrays, from which the rows come: nothing sorts them.
+// Together with integer codes, that halves the cost of a key.
 func Batch(fencing bool, pid int) string {
 	token := "0::pg_catalog.int8"
 	if fencing {
@@ -85,7 +85,7 @@ func Batch(fencing bool, pid int) string {
 // Token draws a fencing token. The message gives the transaction something to flush.
 const Token = "CASE WHEN pg_catalog.pg_logical_emit_message(true, 'pgadvisory', '') IS NOT NULL THEN pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 END"
 
-// BatchArgs are the parameters of [Batch].
+// BatchArgs returns the parameters of [Batch].
 func BatchArgs(rs []Request) (keys, ops string) {
 	k, o := make([]byte, 0, 21*len(rs)+2), make([]byte, 0, 3*len(rs)+2)
 	k, o = append(k, '{'), append(o, '{')

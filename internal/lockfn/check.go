@@ -2,29 +2,29 @@ package lockfn
 
 import "strings"
 
-// Version asks for the server's version in words.
+// Version asks for the text of the server's version.
 const Version = "SELECT pg_catalog.version()"
 
-// IsPostgreSQL reports whether an answer of [Version] is PostgreSQL's. Those of databases
-// that only speak its protocol are not, or name them.
+// IsPostgreSQL reports whether an answer of [Version] is from PostgreSQL. Other databases that
+// speak its protocol have another text, or name themselves in it.
 func IsPostgreSQL(version string) bool {
 	return strings.HasPrefix(version, "PostgreSQL ") && !strings.Contains(version, "-YB-")
 }
 
-// OldestServer is the server_version_num of the oldest that this library is for.
+// OldestServer is the server_version_num of the oldest server that the library supports.
 const OldestServer = 120000
 
-// ForCheck asks whether the server is in recovery, for its version as a number, how many
-// entries the lock table has and how many there is room for, whether the connection is one
-// of TCP, and for the session's pid.
+// ForCheck asks for: whether the server is in recovery, its version as a number, how many entries
+// of the lock table are in use and how many fit, whether the connection uses TCP, and the session's
+// pid.
 const ForCheck = "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_version_num')::pg_catalog.int4, (" + LocksInUse + "), " +
 	lockTable + ", pg_catalog.inet_client_addr() IS NOT NULL, pg_catalog.pg_backend_pid()"
 
-// lockTable is for how many locks the server's lock table has room.
+// lockTable is how many locks fit into the server's lock table.
 const lockTable = "pg_catalog.current_setting('max_locks_per_transaction')::pg_catalog.int8 * (pg_catalog.current_setting('max_connections')::pg_catalog.int8 + pg_catalog.current_setting('max_prepared_transactions')::pg_catalog.int8)"
 
-// SettingsForCheck lists the settings that matter to locks, as they are in force: name,
-// value, unit, and where the value comes from.
+// SettingsForCheck lists the values of the settings that matter to locks: name, value, unit, and
+// source.
 const SettingsForCheck = "SELECT s.name, s.setting, coalesce(s.unit, ''), s.source FROM pg_catalog.pg_settings s WHERE s.name IN (" +
 	"'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout', 'statement_timeout', " +
 	"'tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', 'tcp_user_timeout', 'track_activities') ORDER BY s.name"

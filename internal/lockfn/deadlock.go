@@ -1,33 +1,37 @@
 package lockfn
 
-// Blocks asks whether the session at hand has anything that others may be waiting for: a
-// row if so. If not, it is in no circle, and need not send [Deadlock], which takes much
-// longer: the more so the more sessions wait, each of which looks.
+// Blocks returns a row if the session holds anything that others may wait for. If not, the session
+// is in no circle and need not send [Deadlock], which takes much longer. Deadlock takes the longer
+// the more sessions wait, and each of them sends it.
 //
-// What is quick is also good for CREATE INDEX CONCURRENTLY. If it comes upon a snapshot
-// of a transaction, it waits for that transaction's end.
+// A fast statement is also better for CREATE INDEX CONCURRENTLY. If that finds the snapshot of a
+// transaction, it waits for the end of the transaction.
 const Blocks = answer + "WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + heldHere + ")" +
 	" OR EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE NOT l.granted AND l.locktype <> 'advisory'" +
 	" AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))"
 
-// NoTimeout goes in front of [Blocks] and [Deadlock] where no transaction of the caller's
-// is open: they are more than a try, and may take a while on a busy server.
+// NoTimeout precedes [Blocks] and [Deadlock] if no transaction of the caller is open: they take
+// longer than a try, and may be slow on a busy server.
 var NoTimeout = "SELECT " + setLocal("statement_timeout", "0") + "; "
 
-// Deadlock asks whether the wait of the session at hand, which its comment names, is
-// part of a circle of waits; [Circle] reads the answer.
+// Deadlock asks whether the wait of this session, which its comment names, is part of a circle of
+// waits. [Circle] reads the answer.
 //
-// A waiter of ours is known by its comment, see [Waits], for it may be between
-// two tries and so in no queue of the server; it waits for those who hold what its
-// comment names. A reader also waits for the writers that are queued up for it, for
-// the server lets nobody pass them. Of others the server knows whom they wait for;
-// but who waits for the transaction of a slice, as CREATE INDEX CONCURRENTLY does,
-// waits for no longer than the slice. The walk starts from the session at hand; ring is
-// every session that is reached from it and from which it is reached.
+// A waiter of this library is recognized by its comment, see [Waits]. It may be between two tries,
+// and so in no queue of the server. It waits for the holders of the key that its comment names. A
+// shared waiter also waits for the exclusive waiters in the queue, because the server does not let
+// it pass them.
 //
-// The column of pg_stat_activity that it needs is open to sessions of one role, and
-// to all who have pg_read_all_stats. pg_stat_activity stays as it was first seen
-// in a transaction, hence the first statement.
+// For other sessions the server knows whom they wait for. A session that waits for the transaction
+// of a slice, as CREATE INDEX CONCURRENTLY does, waits no longer than the slice, and does not
+// count.
+//
+// The walk starts from this session. ring is every session that can be reached from it and that
+// reaches it.
+//
+// The column of pg_stat_activity that the statement needs is visible to sessions of the same role,
+// and to roles with pg_read_all_stats. Within a transaction pg_stat_activity does not change after
+// it was first read, hence the first statement.
 const Deadlock = "SELECT pg_catalog.pg_stat_clear_snapshot(); " + deadlock
 
 const deadlock = `WITH RECURSIVE
@@ -77,10 +81,12 @@ ours AS MATERIALIZED (
 		+ 2 * (pg_catalog.hashtext(pg_catalog.string_agg(r.waiter || ' ' || coalesce(pg_catalog.substring(r.query, '/[*]pgadvisory waits [^*]*[*]/'), ''), ',' ORDER BY r.waiter)) & 127)
 	FROM ring r HAVING pg_catalog.count(*) > 0))`
 
-// Circle reads the answer of [Deadlock]. The mark is 0 where there is no circle; two
-// looks with one mark saw the same sessions wait for the same keys. In each
-// circle exactly one waiter of ours is first: of those who hold something that is
-// waited for, and are not merely in a queue's way, the one with the lowest pid.
+// Circle reads the answer of [Deadlock]. mark is 0 if there is no circle. Two checks with the same
+// mark saw the same sessions wait for the same keys.
+//
+// In each circle first is true for exactly one waiter of this library: the one with the lowest pid,
+// of those that hold something that others wait for. A session that only stands before others in a
+// queue does not count.
 func Circle(rows int64) (mark int64, first bool) {
 	if rows == 0 {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Error wraps err with what was attempted, and with the error of package advisory
-// that it amounts to. It keeps an error of package advisory as it is.
+// Error wraps err with what was attempted, on which key, and with the error of package advisory
+// that it matches. It returns nil and a *advisory.NotAcquiredError unchanged.
 func Error(op string, k advisory.Key, m advisory.Mode, err error) error {
 	var na *advisory.NotAcquiredError
 	if err == nil || errors.As(err, &na) {
@@ -25,8 +25,8 @@ func Error(op string, k advisory.Key, m advisory.Mode, err error) error {
 	return &attempt{op, Meaning(err)}
 }
 
-// An attempt is what failed. Its text names this module once, and not again with each error
-// of package advisory.
+// An attempt is an error with the operation that failed. Its text names this module once, not again
+// with each wrapped error of package advisory.
 type attempt struct {
 	op  string
 	err error
@@ -39,26 +39,26 @@ func (a *attempt) Error() string {
 
 func (a *attempt) Unwrap() error { return a.err }
 
-// A meaning is an error to which has been added what it comes to.
+// A meaning is an error that [Meaning] has explained.
 type meaning struct{ error }
 
 func (m meaning) Unwrap() error { return m.error }
 
-// Meaning adds what an error of the server or of database/sql comes to, once.
+// Meaning adds what an error of the server or of database/sql means, once.
 func Meaning(err error) error {
-	if _, told := errors.AsType[meaning](err); told || err == nil {
+	if _, done := errors.AsType[meaning](err); done || err == nil {
 		return err
 	}
-	if what := mean(err); what != nil {
+	if what := explain(err); what != nil {
 		return meaning{what}
 	}
 	return err
 }
 
-func mean(err error) error {
+func explain(err error) error {
 	switch SQLState(err) {
 	case outOfMemory:
-		return fmt.Errorf("%w, it is shared by all of the server: hold fewer locks, or raise max_locks_per_transaction: %w", advisory.ErrLockTableFull, err)
+		return fmt.Errorf("%w, all sessions of the server share it: hold fewer locks, or raise max_locks_per_transaction: %w", advisory.ErrLockTableFull, err)
 	case deadlockDetected:
 		return fmt.Errorf("%w, found by the server: release what is held and try again: %w", advisory.ErrDeadlock, err)
 	case InFailedTransaction:

@@ -15,15 +15,16 @@ import (
 // sessions and prepared transactions, in no order; [ScanEverybody] reads a row. It asks
 // for no statement's text.
 //
-// pg_locks is read once, so that what it says fits together. Whom a session waits for
-// is asked only of sessions that wait, and once each, since an answer stops the lock table for
-// a moment: one row of the session has it. waitstart came with PostgreSQL 14; to
-// name the column would be an error before, hence the way by to_jsonb. A prepared
-// transaction is found by the lock that it has on its own transaction id: its virtual
-// transaction is the one of the session that prepared it, or, after a restart, none.
+// It reads pg_locks once, so that the rows are consistent. It asks whom a session waits for only if
+// the session waits, and once for each session, since that stops the lock table for a moment; one
+// row of the session has the answer. The column waitstart exists since PostgreSQL 14. To name it
+// would be an error on older servers, hence to_jsonb.
 //
-// Nobody has statistics of these views, so there is no join by which many locks times
-// many waiters could be looked through.
+// A prepared transaction is found by the lock on its own transaction id. Its virtual transaction is
+// that of the session that prepared it, or none after a restart.
+//
+// The planner has no statistics of these views. So the query has no join whose cost is the number
+// of locks times the number of waiters.
 const Everybody = `WITH k AS MATERIALIZED (
 	SELECT l.* FROM pg_catalog.pg_locks l
 ), here AS MATERIALIZED (
@@ -50,10 +51,10 @@ FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
 LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
 
-// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is
-// full. To read a relation or a view takes a lock on it. A few locks on relations of its
-// database each session has a place of its own for; one on a relation that all databases share, as
-// pg_database and pg_authid are, takes a place in the table. So it reads functions.
+// EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full.
+// Reading a relation or a view takes a lock on it. Each session has places of its own for a few
+// locks on relations of its database. A lock on a shared relation, such as pg_database and
+// pg_authid, takes a place in the table. So this statement reads functions instead.
 var EverybodyBare = strings.NewReplacer(bare...).Replace(Everybody)
 
 // Foreign counts the advisory locks of this database, held and waited for, that are of no key.
@@ -64,20 +65,20 @@ var ForeignBare = strings.NewReplacer(bare...).Replace(Foreign)
 
 // bare are the replacements, of each text by the next.
 var bare = []string{
-	// The view reads nothing else, but its own lock is one of the few.
+	// The view reads nothing else, but the lock on the view takes one of the session's places.
 	"pg_catalog.pg_locks l", "pg_catalog.pg_lock_status() l",
-	// This looks the database up in pg_database.
+	// This reads pg_database.
 	advisoryHere, "l.locktype = 'advisory' AND l.database = (SELECT s.datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)",
 	// The view joins pg_database and pg_authid.
 	"pg_catalog.pg_stat_activity a", "pg_catalog.pg_stat_get_activity(NULL) a",
 	// So does this one.
 	"pg_catalog.pg_prepared_xacts p", "pg_catalog.pg_prepared_xact() p",
-	// The names come of pg_authid: the functions have none.
+	// The names come from pg_authid: the functions do not return them.
 	"coalesce(a.usename::pg_catalog.text, p.owner::pg_catalog.text, '')", "''",
 	"p.gid, p.owner, p.prepared", "p.gid, p.prepared",
 }
 
-// A Row is one of [Everybody].
+// A Row is a row of [Everybody].
 type Row struct {
 	Key     advisory.Key
 	Mode    advisory.Mode
@@ -92,9 +93,9 @@ type Row struct {
 	GID         string
 	Hidden      bool // the role may not see the session's client, state and times
 
-	Since                        time.Time // zero: not to be seen
+	Since                        time.Time // zero: not visible
 	Now                          time.Time // of the server
-	StateSince, XactStart, Query time.Time // zero: none, or not to be seen
+	StateSince, XactStart, Query time.Time // zero: none, or not visible
 	Blockers                     []int     // of the session, in one of its rows; 0: a prepared transaction
 }
 
@@ -121,7 +122,7 @@ func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 			}
 			r.Blockers = append(r.Blockers, pid)
 		}
-		// A prepared transaction may be named more than once, and a group of parallel workers.
+		// The server may list a prepared transaction, or a group of parallel workers, more than once.
 		seen := make(map[int]bool, len(r.Blockers))
 		r.Blockers = slices.DeleteFunc(r.Blockers, func(pid int) bool {
 			again := seen[pid]
@@ -132,6 +133,6 @@ func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 	return r, nil
 }
 
-// Here asks where the session at hand is: database, role, server_version, and whether
-// the server is in recovery.
+// Here asks for the database and the role of the session, server_version, whether the server is in
+// recovery, and the server's time.
 const Here = "SELECT pg_catalog.current_database()::pg_catalog.text, CURRENT_USER::pg_catalog.text, pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery(), pg_catalog.clock_timestamp()"

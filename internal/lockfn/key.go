@@ -33,7 +33,7 @@ func (t tag) key() advisory.Key {
 	return advisory.Int64(int64(t.classid)<<32 | int64(t.objid))
 }
 
-// held selects the row of pg_locks l by which the session at hand holds the key.
+// held selects the row of pg_locks l by which this session holds the key.
 func (t tag) held() string {
 	return fmt.Sprintf("%s AND l.classid = '%d' AND l.objid = '%d' AND l.objsubid = %d", heldHere, t.classid, t.objid, t.objsubid)
 }
@@ -53,8 +53,7 @@ const ofKeys = " AND l.objsubid IN (1, 2)"
 // advisoryHere selects the advisory locks of this database, with those of extensions.
 const advisoryHere = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())"
 
-// Sorted returns the keys in the one order in which every caller takes them,
-// each once.
+// Sorted returns the keys without duplicates, in the order in which every caller takes them.
 func Sorted(keys []advisory.Key) []advisory.Key {
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, func(a, b advisory.Key) int {
@@ -80,10 +79,9 @@ func packed(k advisory.Key) (n int64, pair bool) {
 	return n, false
 }
 
-// rows returns a FROM item "t" with the columns n (the packed key), p (whether
-// it is a pair) and i (its place, from 1), in this order. The keys stand in
-// two array literals, so that pg_stat_statements sees one statement whatever
-// their number.
+// rows returns a FROM item "t" with the columns n (the packed key), p (whether it is a pair) and i
+// (its position, from 1), in this order. The keys are in two array literals, so pg_stat_statements
+// sees one statement for any number of keys.
 func rows(keys []advisory.Key) string {
 	var n, p strings.Builder
 	for i, k := range keys {
@@ -98,12 +96,12 @@ func rows(keys []advisory.Key) string {
 	return fmt.Sprintf("(SELECT u.n, u.p, u.i FROM ROWS FROM (pg_catalog.unnest('{%s}'::pg_catalog.int8[]), pg_catalog.unnest('{%s}'::pg_catalog.bool[])) WITH ORDINALITY u(n, p, i) ORDER BY u.i OFFSET 0) t", &n, &p)
 }
 
-// onRow calls a lock function on the key of a row of [rows].
+// onRow returns the call of a lock function on the key of a row of [rows].
 func onRow(fn string) string {
 	return fmt.Sprintf("CASE WHEN t.p THEN pg_catalog.%[1]s((t.n >> 32)::pg_catalog.int4, t.n::pg_catalog.bit(32)::pg_catalog.int4) ELSE pg_catalog.%[1]s(t.n) END", fn)
 }
 
-// call calls a lock function on k.
+// call returns the call of a lock function on k.
 func call(fn string, k advisory.Key) string {
 	return "pg_catalog." + fn + "(" + k.SQL() + ")"
 }
@@ -119,7 +117,7 @@ func tryFn(m advisory.Mode) string     { return shared("pg_try_advisory_lock", m
 func tryXactFn(m advisory.Mode) string { return shared("pg_try_advisory_xact_lock", m) }
 func unlockFn(m advisory.Mode) string  { return shared("pg_advisory_unlock", m) }
 
-// lockMode is a mode's name in pg_locks.
+// lockMode returns a mode's name in pg_locks.
 func lockMode(m advisory.Mode) string {
 	if m == advisory.Shared {
 		return "ShareLock"

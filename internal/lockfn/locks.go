@@ -12,7 +12,7 @@ import (
 const Held = "SELECT l.classid::pg_catalog.int8 AS pgadvisory, l.objid::pg_catalog.int8, l.objsubid::pg_catalog.int4, l.mode FROM pg_catalog.pg_locks l WHERE " +
 	heldHere + ofKeys + " ORDER BY 1, 2, 3, 4"
 
-// HeldOn is [Held] with a row more, of the session's pid; [ScanHeldOn] reads a row.
+// HeldOn is [Held] with an additional row for the session's pid. [ScanHeldOn] reads a row.
 const HeldOn = "SELECT pg_catalog.pg_backend_pid()::pg_catalog.int8, 0::pg_catalog.int8, 0::pg_catalog.int4, '' UNION ALL (" + Held + ")"
 
 // ScanHeld reads a row of [Held].
@@ -21,7 +21,7 @@ func ScanHeld(rows *sql.Rows) (advisory.HeldLock, error) {
 	return l, err
 }
 
-// ScanHeldOn reads a row of [HeldOn]: a lock, or the pid if that is not 0.
+// ScanHeldOn reads a row of [HeldOn]: a lock, or the pid if pid is not 0.
 func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 	var (
 		classid, objid int64
@@ -31,18 +31,18 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 	if err := rows.Scan(&classid, &objid, &objsubid, &mode); err != nil {
 		return advisory.HeldLock{}, 0, err
 	}
-	if objsubid == 0 { // of no lock
+	if objsubid == 0 { // this row has the pid
 		return advisory.HeldLock{}, int(classid), nil
 	}
 	return advisory.HeldLock{Key: tag{uint32(classid), uint32(objid), objsubid}.key(), Mode: modeOf(mode)}, 0, nil
 }
 
-// Holders lists who holds a key, given by [HoldersArgs]; [ScanHolder] reads a row.
-// A role without the rights of pg_read_all_stats sees neither client nor times of
-// others. A prepared transaction has no pid.
+// Holders lists who holds a key, which [HoldersArgs] gives. [ScanHolder] reads a row. A role
+// without the privileges of pg_read_all_stats sees neither client nor times of others. A prepared
+// transaction has no pid.
 //
-// The key is a parameter here: rows have to be read, and a driver that caches
-// statements by their text should cache one.
+// The key is a parameter, because rows are read here, and a driver that caches statements by their
+// text should cache one.
 const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
 	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
 	"coalesce(a.xact_start, a.state_change) " +
@@ -50,14 +50,14 @@ const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.use
 	" AND l.classid = ($1::pg_catalog.int8)::pg_catalog.oid AND l.objid = ($2::pg_catalog.int8)::pg_catalog.oid" +
 	" AND l.objsubid = $3::pg_catalog.int8 AND l.granted ORDER BY 1"
 
-// HoldersArgs are the parameters of [Holders].
+// HoldersArgs returns the parameters of [Holders].
 func HoldersArgs(k advisory.Key) []any {
 	t := tagOf(k)
 	return []any{int64(t.classid), int64(t.objid), int64(t.objsubid)}
 }
 
-// HoldersOf is [Holders] with the key in its text, for a driver that takes a round trip more
-// for parameters, and caches nothing.
+// HoldersOf is [Holders] with the key in its text, for a driver that needs an extra round trip for
+// parameters, and caches nothing.
 func HoldersOf(k advisory.Key) string {
 	t := tagOf(k)
 	return strings.NewReplacer(

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Setting is one that a Locker's session sets for itself.
+// A Setting is a setting that a Locker changes for its session.
 type Setting struct{ Name, Value string }
 
-// SetAll sets those settings that the server has.
+// SetAll changes those of the settings that exist on the server.
 func SetAll(settings []Setting) string {
 	var values []string
 	for _, s := range settings {
@@ -20,10 +20,14 @@ func SetAll(settings []Setting) string {
 		") v(name, value) JOIN pg_catalog.pg_settings s ON s.name = v.name"
 }
 
-// About asks what a Locker has to know of a session's server: its pid, whether the
-// server is in recovery, its version in words, the size of its lock table,
-// tcp_user_timeout as it is in force, with whether the session is one of TCP, and
-// deadlock_timeout in milliseconds, or nought where plpgsql may not be used.
+// About asks what a Locker needs to know about a session's server:
+//
+//   - the session's pid
+//   - whether the server is in recovery
+//   - the text of its version
+//   - the size of its lock table
+//   - the value of tcp_user_timeout, and whether the session uses TCP
+//   - deadlock_timeout in milliseconds, or 0 if the role may not use plpgsql
 const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.version(), " +
 	lockTable + ", " +
 	"coalesce((SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'tcp_user_timeout'), 0), pg_catalog.inet_client_addr() IS NOT NULL, " +
@@ -33,16 +37,18 @@ const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(
 // among them.
 const LocksInUse = "SELECT pg_catalog.count(DISTINCT ROW(l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, l.transactionid, l.classid, l.objid, l.objsubid)::pg_catalog.text) FROM pg_catalog.pg_locks l WHERE NOT l.fastpath"
 
-// Ping asks for a sign of life.
+// Ping is a statement that every live session answers.
 const Ping = "SELECT 1"
 
-// Guard is a ping that also cancels the slices of those waiters, by pid, for whose
-// transaction somebody waits, CREATE INDEX CONCURRENTLY, say, or for a lock that they hold;
-// and of those that are to wait no more. It returns a row for each that it cancels.
+// Guard is a ping that also cancels waits, and returns a row for each that it cancels:
 //
-// It cancels only what waits for its lock now: before and after that, a cancel would be an
-// error in the server's log. Reading pg_locks takes a while, so the wait of each is read again
-// just before the cancel.
+//   - the slices of waiters, by pid, that another session waits for. It may wait for the waiter's
+//     transaction, as CREATE INDEX CONCURRENTLY does, or for a lock that the waiter holds.
+//   - the waits of leaving, by pid, which must end.
+//
+// It cancels only a session that is waiting for its lock now. Before and after that, a cancel would
+// cause an error in the server's log. Reading pg_locks takes a while, so Guard reads the wait of
+// each session again just before the cancel.
 func Guard(waiters, leaving []int) string {
 	inTheWay := ""
 	if len(waiters) > 0 {
@@ -69,5 +75,5 @@ func joined(pids []int) string {
 	return strings.Join(s, ",")
 }
 
-// Milliseconds is a setting's value in the unit of its kind.
+// Milliseconds returns the text of a duration for a setting in milliseconds.
 func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

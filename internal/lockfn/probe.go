@@ -7,12 +7,12 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Look leaves a mark in pg_stat_activity, as the session's query: token, of letters and
-// digits, and a letter. It counts the sessions that show the token with this letter, its own
-// among them, and those with another; [Seen] reads the answer.
+// LeaveMark leaves a mark in pg_stat_activity, in the text of its query: token, of letters and
+// digits, and a letter. It counts the sessions that show the token with this letter, including its
+// own, and those with another letter. [MarksSeen] reads the answer.
 //
-// The mark is at the front, too, because the server may cut queries short.
-func Look(token string, letter byte) string {
+// The mark is also at the beginning, because the server may truncate queries.
+func LeaveMark(token string, letter byte) string {
 	return fmt.Sprintf("/*%[1]s%[2]c*/ SELECT 1 FROM pg_catalog.generate_series(1, (SELECT CASE WHEN pg_catalog.bool_or(m.pid = pg_catalog.pg_backend_pid()) "+
 		"THEN 1 + least(pg_catalog.count(*) FILTER (WHERE m.letter = '%[2]c'), 2) + 3 * least(pg_catalog.count(*) FILTER (WHERE m.letter <> '%[2]c'), 2) ELSE 1 END::pg_catalog.int4 "+
 		"FROM (SELECT a.pid, pg_catalog.substr(a.query, pg_catalog.strpos(a.query, t.token) + %[3]d, 1) AS letter "+
@@ -20,15 +20,15 @@ func Look(token string, letter byte) string {
 		"WHERE a.backend_type = 'client backend' AND pg_catalog.strpos(a.query, t.token) > 0) m))", token, letter, len(token))
 }
 
-// Seen reads the answer of [Look]: how many sessions show its own mark and another, up to
-// two of each. Own is nought if the session does not even see itself, as without
+// MarksSeen reads the answer of [LeaveMark]: how many sessions show its own mark and how many
+// another, up to two of each. own is 0 if the session does not see itself, as without
 // track_activities.
-func Seen(rows int64) (own, other int) {
+func MarksSeen(rows int64) (own, other int) {
 	return int(rows-1) % 3, int(rows-1) / 3
 }
 
-// Role is a number of rows by which the roles of two sessions differ. They may, rarely, be
-// the same for two roles.
+// Role answers with a number of rows that depends on the role of the session. Two roles rarely have
+// the same number.
 const Role = "SELECT 1 FROM pg_catalog.generate_series(1, 1 + (SELECT a.usesysid::pg_catalog.int8 % 997 FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())::pg_catalog.int4)"
 
 // ProbeKeys are the keys that a probe holds on one connection: a bigint and a pair of each kind.
@@ -51,10 +51,10 @@ func (p ProbeKeys) all() (all []probeKey) {
 	return all
 }
 
-// Count is how many keys there are.
+// Count returns the number of keys.
 func (p ProbeKeys) Count() int64 { return int64(len(p.all())) }
 
-// TakeAll takes the keys, which are free: a row if all were granted.
+// TakeAll takes the keys, which are free. It returns a row if all were granted.
 func TakeAll(keys ProbeKeys) string {
 	var b strings.Builder
 	b.WriteString("SELECT 1 WHERE CASE")
@@ -68,7 +68,8 @@ func TakeAll(keys ProbeKeys) string {
 	return b.String() + " ELSE true END"
 }
 
-// ReleaseAll releases those of the keys that the session holds: a row for each, and no warning.
+// ReleaseAll releases those of the keys that the session holds, without a warning. It returns a row
+// for each.
 func ReleaseAll(keys ProbeKeys) string {
 	var b strings.Builder
 	b.WriteString("SELECT 1 FROM pg_catalog.generate_series(1, 0")
@@ -83,7 +84,7 @@ func ReleaseAll(keys ProbeKeys) string {
 type trial struct {
 	fn     string
 	key    advisory.Key
-	unlock string // what gives it back; empty if the end of the statement does
+	unlock string // the function that releases it; empty if the end of the statement does
 }
 
 func (p ProbeKeys) trials() (all []trial) {
@@ -101,10 +102,10 @@ func (p ProbeKeys) trials() (all []trial) {
 	return all
 }
 
-// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both
-// levels, and gives back what it is granted, as one statement. If it is granted the first, it
-// also gives back what its session had before, and looks whether the server says true to that
-// always.
+// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both levels,
+// and releases what it is granted, in one statement. If it is granted the first key, it also
+// releases what its session held before. It then checks whether the server returns true for every
+// release.
 func TryBeside(keys ProbeKeys) string {
 	k := keys.Exclusive[0]
 	unlock := call(unlockFn(advisory.Exclusive), k)
@@ -121,17 +122,17 @@ func TryBeside(keys ProbeKeys) string {
 		call(tryFn(advisory.Exclusive), k), &others, BesideBusy, unlock, BesideUnreal, BesideGranted, BesideSame)
 }
 
-// The answers of [TryBeside]. Others are of [BesideFunction].
+// The answers of [TryBeside]. [BesideFunction] reads the others.
 const (
-	BesideBusy    = 1 + iota // as it should be
-	BesideGranted            // although another session holds it
-	BesideSame               // because it is the same session that holds it
-	BesideUnreal             // the functions do not what they say
+	BesideBusy    = 1 + iota // correct: no key was granted
+	BesideGranted            // a key was granted although another session holds it
+	BesideSame               // a key was granted because the same session holds it
+	BesideUnreal             // the functions do not lock
 	besideTrial
 )
 
-// BesideFunction names the function that granted a key although another session holds it. ok is
-// false if the answer is another.
+// BesideFunction returns the function that granted a key although another session holds it. ok is
+// false for other answers.
 func BesideFunction(keys ProbeKeys, rows int64) (fn string, ok bool) {
 	all := keys.trials()
 	if i := rows - besideTrial; i >= 0 && i < int64(len(all)) {
@@ -144,7 +145,7 @@ func BesideFunction(keys ProbeKeys, rows int64) (fn string, ok bool) {
 	return "", false
 }
 
-// HasPID tells whether the session has that pid, and whether it is on a primary.
+// HasPID asks whether the session has the given pid, and whether it is on a primary.
 func HasPID(pid int64) string {
 	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_backend_pid() <> %d THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory",
 		pid, OtherPID, inRecovery, SamePIDOnStandby, SamePIDOnPrimary)

@@ -10,7 +10,7 @@ import (
 // that no other answer has, by which statement.Session knows it: statement.Answer.
 const answer = "SELECT 1 AS pgadvisory "
 
-// Try makes one try at session level, on a hot standby as well: a row if it is granted.
+// Try makes one try at session level, even on a hot standby. It returns a row if the lock is granted.
 func Try(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE " + call(tryFn(m), k)
 }
@@ -19,10 +19,10 @@ func Try(k advisory.Key, m advisory.Mode) string {
 const (
 	SessionBusy    = 0
 	SessionGranted = 1
-	SessionStandby = 2 // nothing was tried, for the server is in recovery
+	SessionStandby = 2 // nothing was tried, because the server is in recovery
 )
 
-// TryOnPrimary makes one try at session level, but not on a hot standby.
+// TryOnPrimary makes one try at session level, unless the server is a hot standby.
 func TryOnPrimary(k advisory.Key, m advisory.Mode) string {
 	return onPrimary(call(tryFn(m), k))
 }
@@ -32,33 +32,34 @@ func onPrimary(granted string) string {
 		inRecovery, SessionStandby, granted, SessionGranted, SessionBusy)
 }
 
-// TryAny tries the keys in turn, up to the first that is free. Its row count is that
-// key's place, from 1; 0 if all were busy.
+// TryAny tries the keys in turn, up to the first that is free. Its row count is the position of
+// that key, from 1, or 0 if no key was free.
 func TryAny(keys []advisory.Key, m advisory.Mode) string {
 	return answer + "FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
 }
 
-// Block waits on the server at session level until it is granted, but not on a hot standby.
+// Block waits on the server at session level until the lock is granted, unless the server is a hot
+// standby.
 func Block(k advisory.Key, m advisory.Mode) string {
 	return onPrimary(call(shared("pg_advisory_lock", m), k) + " IS NOT NULL") // void is not null
 }
 
-// Unlock releases one hold of session level: a row, or none if there was
-// nothing to release, of which the server warns in its log.
+// Unlock releases one hold at session level. It returns a row, or none if there was nothing to
+// release; then the server logs a warning.
 func Unlock(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE " + call(unlockFn(m), k)
 }
 
-// UnlockIfHeld is [Unlock] without the warning, for a session of which one does
-// not know: a row if there was something to release.
+// UnlockIfHeld is [Unlock] without the warning, for a session that may not hold the lock. It
+// returns a row if there was something to release.
 func UnlockIfHeld(k advisory.Key, m advisory.Mode) string {
 	return answer + "WHERE CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() +
 		" AND l.mode = '" + lockMode(m) + "') THEN " +
 		call(unlockFn(m), k) + " ELSE false END"
 }
 
-// UnlockAlone is [Unlock] outside of a transaction block. Inside of one, whose work is yet to
-// be committed or not, it releases nothing. See [SliceLimit].
+// UnlockAlone is [Unlock] outside of a transaction block. Inside of one, whose work may not be
+// committed yet, it releases nothing. See [SliceLimit].
 func UnlockAlone(k advisory.Key, m advisory.Mode) string {
 	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.now() = pg_catalog.statement_timestamp() THEN CASE WHEN %s THEN %d ELSE %d END "+
 		"WHEN EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.mode = '%s') THEN %d ELSE %d END)",
@@ -72,14 +73,13 @@ const (
 	AloneInTransaction = 2 // and the session holds the key
 )
 
-// HoldsAny answers with a row if the session holds the key in any mode, at
-// session or transaction level.
+// HoldsAny returns a row if the session holds the key in any mode, at session or transaction level.
 func HoldsAny(k advisory.Key) string {
 	return answer + "WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE " + tagOf(k).held() + ")"
 }
 
-// UnlockAll releases all holds of session level.
+// UnlockAll releases all holds at session level.
 const UnlockAll = "SELECT pg_catalog.pg_advisory_unlock_all() AS pgadvisory"
 
-// Terminate ends the session at hand, and with it everything it holds.
+// Terminate ends this session, and with it everything that it holds.
 const Terminate = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"

@@ -8,9 +8,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Waits is the comment by which a waiter shows, in pg_stat_activity, what it
-// waits for: mode, classid, objid and objsubid. Every statement of a wait begins
-// with it, behind what comments a driver puts in front, and no other statement has it.
+// Waits returns the comment by which a waiter shows in pg_stat_activity what it waits for: mode,
+// classid, objid and objsubid. Every statement of a wait begins with it, after comments that a
+// driver may add. No other statement contains it.
 func Waits(k advisory.Key, m advisory.Mode) string {
 	t, letter := tagOf(k), "x"
 	if m == advisory.Shared {
@@ -19,26 +19,26 @@ func Waits(k advisory.Key, m advisory.Mode) string {
 	return fmt.Sprintf("/*pgadvisory waits %s %d %d %d*/ ", letter, t.classid, t.objid, t.objsubid)
 }
 
-// MaxSlice is the longest slice of a wait that nobody guards. A slice must end
-// before deadlock_timeout (1 s by default): then a CREATE INDEX CONCURRENTLY that
-// waits for the waiter's snapshot gets it, and the server sees no deadlock.
+// MaxSlice is the longest slice of a wait that [Guard] does not watch. A slice must end before
+// deadlock_timeout (1 s by default). Then a CREATE INDEX CONCURRENTLY that waits for the waiter's
+// snapshot continues, and the server sees no deadlock.
 const MaxSlice = 400 * time.Millisecond
 
 // minSlice is the length below which a wait polls instead.
 const minSlice = 50 * time.Millisecond
 
-// sliceUnit is what a row of SliceLimit stands for.
+// sliceUnit is the time that a row of SliceLimit stands for.
 const sliceUnit = 10 * time.Millisecond
 
-// plpgsql is a row if it may be used.
+// plpgsql returns a row if the role may use plpgsql.
 const plpgsql = "SELECT FROM pg_catalog.pg_language g WHERE g.lanname = 'plpgsql' AND pg_catalog.has_language_privilege(g.oid, 'USAGE')"
 
-// SliceLimit asks how long a slice may be; [SliceLength] reads the answer. It is
-// nought inside a transaction of the caller's, which would keep a slice's snapshot
-// in view and its settings in force, and where plpgsql may not be used.
+// SliceLimit asks how long a slice may be. [SliceLength] reads the answer. The limit is 0 inside a
+// transaction of the caller, which would keep a slice's snapshot and its settings, and if the role
+// may not use plpgsql. If own is true the transaction is one of this library.
 //
-// A statement outside a transaction block begins its own transaction, so now()
-// and statement_timestamp() are then the same.
+// A statement outside a transaction block begins its own transaction, so now() and
+// statement_timestamp() are equal.
 func SliceLimit(own bool) string {
 	alone := "pg_catalog.now() = pg_catalog.statement_timestamp()"
 	if own {
@@ -50,7 +50,7 @@ func SliceLimit(own bool) string {
 		alone, MaxSlice/sliceUnit, MaxSlice/sliceUnit)
 }
 
-// SliceLength reads the answer of [SliceLimit]. Nought: poll.
+// SliceLength reads the answer of [SliceLimit]. 0 means that the wait must poll.
 func SliceLength(rows int64) time.Duration {
 	if d := time.Duration(rows) * sliceUnit; d >= minSlice {
 		return d
@@ -60,21 +60,22 @@ func SliceLength(rows int64) time.Duration {
 
 // The answers of a slice.
 const (
-	SliceTimeout  = 0 // its time is over
+	SliceTimeout  = 0 // the time of the slice is over
 	SliceGranted  = 1 // at session level
 	SliceDeadlock = 2 // the server found a deadlock and chose this waiter
 	SliceCanceled = 3 // somebody called pg_cancel_backend
 )
 
-// Slice waits at most d, and takes the lock at session level, as one message.
+// Slice waits for at most d, and takes the lock at session level, in one message.
 //
-// It waits for the lock at transaction level, inside a block of plpgsql, and takes
-// it at session level once it has that: a timeout or cancel undoes the
-// transaction-level lock with the block, while one that hit a session-level wait
-// could leave the lock behind. What the block catches is not logged. The
-// settings end with the message's own transaction; the answer travels in a custom
-// setting, since DO returns nothing. The text of the block does not depend on
-// the key, so that pg_stat_statements has few entries.
+// It waits for the lock at transaction level, inside a block of plpgsql, and then takes it at
+// session level. A timeout or cancel reverts the transaction-level lock together with the block. In
+// a session-level wait it could leave the lock behind. The server does not log errors that the
+// block catches.
+//
+// The settings end with the message's own transaction. The answer is in a custom setting, since DO
+// returns nothing. The text of the block does not depend on the key, so pg_stat_statements has few
+// entries.
 func Slice(k advisory.Key, m advisory.Mode, d time.Duration) string {
 	var a, b int64
 	block := &sliceBlocks[m][0]

@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// SQLState returns the SQLSTATE of a server's error, or "" for any other.
-// It imports no driver: the error types of lib/pq and pgx have this method.
+// SQLState returns the SQLSTATE of a server's error, or "" for any other error. It imports no
+// driver: the error types of lib/pq and pgx have this method.
 func SQLState(err error) string {
 	var e interface{ SQLState() string }
 	if errors.As(err, &e) {
@@ -27,8 +27,8 @@ const (
 	cannotConnectNow    = "57P03"
 )
 
-// Refused reports whether err is the server's word that the statement did not
-// run, so that no lock can have come of it.
+// Refused reports whether err means that the statement did not run, so that it cannot have taken a
+// lock.
 func Refused(err error) bool {
 	s := SQLState(err)
 	if len(s) != 5 {
@@ -41,15 +41,16 @@ func Refused(err error) bool {
 	return s[:2] == "42" || s[:2] == "0A" // no such function, no right to it, not supported
 }
 
-// Canceled reports whether somebody cancelled the statement: pg_cancel_backend.
+// Canceled reports whether the statement was cancelled, by pg_cancel_backend.
 func Canceled(err error) bool { return SQLState(err) == queryCanceled }
 
-// NotSupported reports whether the server lacks what the statement asked for, as a hot standby
-// lacks transactions that may write, which lib/pq asks for, and SERIALIZABLE ones.
+// NotSupported reports whether the server does not support what the statement requires. A hot
+// standby does not support transactions that may write, which lib/pq requests, and SERIALIZABLE
+// ones.
 func NotSupported(err error) bool { return SQLState(err) == featureNotSupported }
 
-// Gone reports whether err is of a connection that had ended, or ended in the middle of the
-// statement. Unlike [LinkGone] it is false for an error of which that is not known.
+// Gone reports whether err comes from a connection that had ended, or ended during the statement.
+// Unlike [LinkGone] it returns false if err does not show that.
 func Gone(err error) bool {
 	if s := SQLState(err); s != "" {
 		return LinkGone(err) && s != cannotConnectNow
@@ -61,15 +62,15 @@ func Gone(err error) bool {
 		errors.Is(err, net.ErrClosed)
 }
 
-// LinkGone reports whether after err the session can be expected to be gone: it is no
-// error of the server's, or one with which the server ends the session.
+// LinkGone reports whether the session is probably gone after err: err is no error of the server,
+// or one with which the server ends the session.
 func LinkGone(err error) bool {
 	s := SQLState(err)
 	return len(s) != 5 || s[:2] == "08" || s[:3] == "57P" || s == "25P03" || s == "25P04"
 }
 
-// NotPrepared reports whether a statement that the driver had prepared was not on the session, or
-// one of another client's was: a proxy changed the session.
+// NotPrepared reports whether a statement that the driver had prepared was missing on the session,
+// or was that of another client. In both cases a proxy changed the session.
 func NotPrepared(err error) bool {
 	switch SQLState(err) {
 	case "26000", "42P05", "08P01":

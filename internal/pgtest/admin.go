@@ -9,15 +9,15 @@ import (
 	"github.com/lib/pq"
 )
 
-// admin runs do on a connection of its own to u. Nothing is kept open, so that
-// tests which count connections see only theirs.
+// admin runs do on a new connection to u, and closes it afterwards. So tests that count connections
+// see only their own.
 func admin(ctx context.Context, u *url.URL, do func(ctx context.Context, conn *sql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 
 	own := *u
 	setParam(&own, "application_name", "pgtest")
-	setParam(&own, "connect_timeout", "10") // lib/pq minds ctx only later
+	setParam(&own, "connect_timeout", "10") // lib/pq does not use ctx until it is connected
 	connector, err := pq.NewConnector(own.String())
 	if err != nil {
 		return err
@@ -44,8 +44,7 @@ func execute(ctx context.Context, u *url.URL, statements ...string) error {
 	})
 }
 
-// serverVersion returns server_version_num, and so whether the server accepts
-// connections.
+// serverVersion returns server_version_num. It fails if the server does not accept connections.
 func serverVersion(ctx context.Context, u *url.URL) (version int, err error) {
 	err = admin(ctx, u, func(ctx context.Context, conn *sql.Conn) error {
 		return conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('server_version_num')::int").Scan(&version)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// usualFolders are where packages put PostgreSQL's programs, often outside of
-// PATH; the star is the major version.
+// usualFolders are the folders where packages install PostgreSQL's programs, often outside of PATH.
+// The star is the major version.
 var usualFolders = []string{
 	"/usr/lib/postgresql/*/bin",          // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                   // PostgreSQL's own packages for Red Hat
@@ -21,9 +21,8 @@ var usualFolders = []string{
 	"/usr/local/pgsql*/bin", // built from source
 }
 
-// bindir returns the folder with initdb and postgres: the wanted one if there is
-// one, otherwise what PATH and pg_config lead to, otherwise the newest of the
-// usual folders.
+// bindir returns the folder with initdb and postgres: wanted if it is given, otherwise the folder
+// that PATH or pg_config leads to, otherwise the newest of the usual folders.
 func (m machine) bindir(wanted string) (string, error) {
 	if wanted != "" {
 		if !hasPrograms(wanted) {
@@ -74,8 +73,8 @@ func bindirOf(pgConfig string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// versionIn returns the major version in a folder's name: 15 for
-// /usr/lib/postgresql/15/bin. One without, such as /usr/local/pgsql, is 0.
+// versionIn returns the major version in a folder's name: 15 for /usr/lib/postgresql/15/bin. It
+// returns 0 for a name without a version, such as /usr/local/pgsql.
 func versionIn(dir string) int {
 	name := strings.TrimLeftFunc(filepath.Base(filepath.Dir(dir)), func(r rune) bool { return r < '0' || r > '9' })
 	major, _, _ := strings.Cut(name, ".")

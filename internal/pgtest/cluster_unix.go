@@ -22,8 +22,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// A cluster is a server of the PostgreSQL programs on this machine, with its
-// data in a temporary folder.
+// A cluster is a server of the PostgreSQL programs on this machine, with its data in a temporary
+// folder.
 type cluster struct {
 	bindir string
 	dir    string // data, socket, log
@@ -100,7 +100,7 @@ func temporaryName() string {
 	return filepath.Join(base, "pgadvisory-"+random(6))
 }
 
-// make makes the cluster and returns the port that its server is to have.
+// make makes the cluster and returns the port for its server.
 func (c *cluster) make(ctx context.Context, settings []setting) (port string, err error) {
 	if err := c.makeFolders(); err != nil {
 		return "", err
@@ -231,7 +231,7 @@ func (c *cluster) start(ctx context.Context) error {
 	if c.server, err = startPostmaster(cmd); err != nil {
 		return err
 	}
-	if err := c.dog.tell(c.server.pid()); err != nil {
+	if err := c.dog.send(c.server.pid()); err != nil {
 		return errors.Join(err, c.crash())
 	}
 
@@ -276,7 +276,7 @@ func (c *cluster) crash() error {
 func (c *cluster) ended() error {
 	c.server.reap()
 	c.server = nil
-	return c.dog.tell(0)
+	return c.dog.send(0)
 }
 
 func (c *cluster) pause() error { return c.server.pause() }

@@ -17,9 +17,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/docker/wire"
 )
 
-// A container is a server in a Docker container. The command docker runs it, so that
-// only those who have need of Docker's client download and compile it. The container is
-// gone when that command's input ends, which it does with this program.
+// A container is a server in a Docker container. The command docker runs it, so only its users
+// download and compile Docker's client. The container is removed when that command's input ends,
+// which it does with this program.
 type container struct {
 	url  *url.URL
 	cmd  *exec.Cmd
@@ -65,7 +65,7 @@ func newContainer(ctx context.Context, endpoint, image string, settings []settin
 	return launch(ctx, &Server{kind: kindDocker, url: c.url, engine: c})
 }
 
-// run starts the command in the root module's folder, which has its requirements.
+// run starts the command in the root module's folder, whose go.mod has its requirements.
 func (c *container) run(ctx context.Context) error {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	dir, err := list.Output()
@@ -154,11 +154,11 @@ func (c *container) resume() error { return c.do(wire.Resume) }
 
 func (c *container) logged() (string, error) { return c.ask(wire.Request{Do: wire.Log}) }
 
-// logMark begins the lines that log has the server write. They are left out.
+// logMark begins the lines that log makes the server write. log omits them.
 const logMark = "pgtest-mark-"
 
-// log returns what Docker has of the log. A line takes a while to get there, so
-// a server that answers is made to write one more, which is waited for.
+// log returns the log that Docker has. A line takes a while to arrive, so log makes a server that
+// answers write one more, and waits for that.
 func (c *container) log(answers bool) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// A treeSize is what a folder holds.
+// A treeSize is the number and the size of the files in a folder.
 type treeSize struct {
 	files int
 	bytes int64
@@ -19,8 +19,8 @@ type treeSize struct {
 
 func (s treeSize) String() string { return fmt.Sprintf("%d files, %d bytes", s.files, s.bytes) }
 
-// copyTree copies the folder src, of folders and regular files, to dst, which must not
-// exist. own is called with everything that it makes.
+// copyTree copies the folder src, of folders and regular files, to dst, which must not exist. It
+// calls own for each file and folder that it makes.
 func copyTree(src, dst string, own func(string) error) (size treeSize, err error) {
 	err = filepath.WalkDir(src, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -49,7 +49,7 @@ func copyTree(src, dst string, own func(string) error) (size treeSize, err error
 	return size, err
 }
 
-// copyFile shares the blocks of the two files where the file system can.
+// copyFile copies a file. The two files share their blocks if the file system supports that.
 func copyFile(src, dst string) (int64, error) {
 	from, err := os.Open(src)
 	if err != nil {

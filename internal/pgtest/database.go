@@ -11,8 +11,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Database creates a database and returns its URL. It is dropped, whoever is
-// still connected to it, when the test ends.
+// Database creates a database and returns its URL. When the test ends, the database is dropped,
+// even if clients are still connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	u, drop, err := s.CreateDatabase(context.Background())
@@ -27,17 +27,17 @@ func (s *Server) Database(t testing.TB) string {
 	return u
 }
 
-// CreateDatabase creates an empty database of a name that nobody else uses, and
-// returns its URL. drop drops it, whoever is still connected to it. A database
-// of a throwaway server that does not run goes with the server, so drop does
-// nothing then. Close drops what is left on a server that the user named.
+// CreateDatabase creates an empty database with a unique name, and returns its URL. drop drops it,
+// even if clients are still connected. If a temporary server does not run, drop does nothing,
+// because the database goes with the server. Close drops what is left on a server that the user
+// named.
 func (s *Server) CreateDatabase(ctx context.Context) (url string, drop func(context.Context) error, err error) {
 	name := "pgadvisory_test_" + random(6)
 	s.mu.Lock()
 	if s.databases == nil {
 		s.databases = make(map[string]struct{})
 	}
-	s.databases[name] = struct{}{} // even if the answer does not reach us
+	s.databases[name] = struct{}{} // before the answer, which may be lost
 	s.mu.Unlock()
 
 	if err := execute(ctx, s.local(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
@@ -70,8 +70,7 @@ func (s *Server) drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// local returns the URL by which no fault that a test makes on the network is in
-// the way.
+// local returns a URL that faults of a test on the network do not affect.
 func (s *Server) local() *url.URL {
 	if s.socketURL != nil {
 		return s.socketURL

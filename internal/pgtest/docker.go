@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// image returns the image of servers in Docker: one of the official images, or
-// what behaves alike.
+// image returns the image of servers in Docker: an official image, or one that behaves like it.
 func (m machine) image() string {
 	if image := m.getenv("PGADVISORY_TEST_IMAGE"); image != "" {
 		return image
@@ -20,7 +19,7 @@ func (m machine) image() string {
 	return "postgres:18"
 }
 
-// docker returns the endpoint of the Docker engine, if it answers: that of DOCKER_HOST,
+// docker returns the endpoint of the Docker engine, if the engine answers: that of DOCKER_HOST,
 // otherwise the usual socket, otherwise the one that the docker command uses.
 func (m machine) docker(ctx context.Context) (endpoint string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -42,11 +41,11 @@ func (m machine) docker(ctx context.Context) (endpoint string, err error) {
 // answers pings the engine at endpoint.
 func answers(ctx context.Context, endpoint string) error {
 	if strings.HasPrefix(endpoint, "npipe:") {
-		return nil // to be found out by Docker's client
+		return nil // Docker's client checks it
 	}
 	socket, local := strings.CutPrefix(endpoint, "unix://")
 	if !local {
-		return fmt.Errorf("the engine is at %s: only one on this machine will do", endpoint)
+		return fmt.Errorf("the engine is at %s: only an engine on this machine can be used", endpoint)
 	}
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// A machine is where servers are looked for.
+// A machine is where pgtest searches for servers.
 type machine struct {
 	getenv  func(string) string
 	folders []string // patterns of the usual folders of PostgreSQL's programs
@@ -31,13 +31,13 @@ func (m machine) any(ctx context.Context) (*Server, error) {
 	return m.throwaway(ctx, Options{})
 }
 
-// usersServer reports whether it is the user's server that tests share.
+// usersServer reports whether tests share the user's server.
 func (m machine) usersServer() bool {
 	forced, err := m.forced()
 	return err == nil && (forced == kindURL || forced == "" && m.names())
 }
 
-// throwaway starts a server that is nobody else's.
+// throwaway starts a server for one user only.
 func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	forced, err := m.forced()
 	if err != nil {
@@ -76,8 +76,8 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 	return nil, &none
 }
 
-// forced returns the kind of server that the user wants, or "". Variables with
-// which no server can be used are an error.
+// forced returns the kind of server that the user wants, or "". It returns an error for variables
+// with which no server can be used.
 func (m machine) forced() (string, error) {
 	for _, name := range []string{"PGSERVICE", "PGHOSTADDR"} {
 		if m.getenv(name) != "" { // lib/pq would panic
@@ -92,15 +92,14 @@ func (m machine) forced() (string, error) {
 	}
 }
 
-// errExcluded means that what the user has forced is of no use.
+// errExcluded means that the kind of server that the user wants does not support the options.
 var errExcluded = errors.New("pgtest: a server with a place of its own is not for Docker, which PGADVISORY_TEST_SERVER wants")
 
-// A noServerError tells how to get a server, and why there is none. A nil cause
-// was not looked for.
+// A noServerError says how to get a server, and why there is none. A nil cause was not tried.
 type noServerError struct{ binaries, docker error }
 
 func (e *noServerError) Error() string {
-	s := `pgtest: no PostgreSQL to be had. Any one of these will do:
+	s := `pgtest: no PostgreSQL server found. Any one of these will do:
   - a running server, named by DATABASE_URL=postgres://user:password@host:5432/postgres
   - PostgreSQL's programs on this machine: "make setup", or
       Debian, Ubuntu:  apt-get install postgresql

@@ -9,14 +9,12 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package, closes every server and exits. It is for
-// TestMain:
+// Main runs the tests of a package, closes every server and exits. Call it in TestMain:
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
-// On SIGINT and SIGTERM, too, it closes every server before it exits. Without it,
-// and after SIGKILL, no throwaway server stays behind either, but databases may,
-// on a server that the user named.
+// It also closes every server on SIGINT and SIGTERM. Without Main, and after SIGKILL, no temporary
+// server is left, but databases may be left on a server that the user named.
 func Main(m *testing.M) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -35,8 +33,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Shutdown closes every server of this process. It is for a TestMain that cannot
-// use Main, which does so by itself.
+// Shutdown closes every server of this process. It is for a TestMain that cannot use Main.
 func Shutdown() error {
 	var errs []error
 	for _, s := range open.all() {

@@ -11,8 +11,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// names reports whether the user named a server. PGHOST does, since a host
-// without it would be a guess; PGUSER and the like alone do not.
+// names reports whether the user named a server. PGHOST does, because a host without it would be a
+// guess. PGUSER and other variables alone do not.
 func (m machine) names() bool {
 	return m.getenv("DATABASE_URL") != "" || m.getenv("PGHOST") != ""
 }
@@ -43,7 +43,7 @@ func (m machine) namedURL() (u *url.URL, by string, err error) {
 	if raw := m.getenv("DATABASE_URL"); raw != "" {
 		u, err := url.Parse(raw)
 		if err != nil { // which quotes the URL, password and all
-			return nil, "", errors.New("pgtest: DATABASE_URL is no URL; in a password, is every special character escaped, as %2F for a slash?")
+			return nil, "", errors.New("pgtest: DATABASE_URL is no URL; in a password, escape every special character, as %2F for a slash")
 		}
 		if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 			return nil, "", errors.New("pgtest: DATABASE_URL does not begin with postgres:// or postgresql://")
@@ -78,9 +78,8 @@ func (m machine) namedURL() (u *url.URL, by string, err error) {
 	return u, "PGHOST", nil
 }
 
-// sslmode settles how to use SSL, and reports whether nobody has said. Then it is
-// require for a start: libpq's default, SSL where the server has it, is
-// nothing that lib/pq knows.
+// sslmode sets how to use SSL, and reports whether the user did not choose. In that case it sets
+// require at first: lib/pq does not have libpq's default, which is SSL if the server supports it.
 func (m machine) sslmode(u *url.URL) (unsaid bool) {
 	mode := u.Query().Get("sslmode")
 	if mode == "" {

@@ -108,7 +108,7 @@ func TestUnusableURL(t *testing.T) {
 		{"DATABASE_URL", "host=h user=u"}:                     "does not begin with postgres://",
 		{"DATABASE_URL", "mysql://u:secret@h/d"}:              "does not begin with postgres://",
 		{"DATABASE_URL", "postgres://u:secret@h:port/d"}:      "DATABASE_URL is no URL",
-		{"DATABASE_URL", "postgres://u:secret/x@h/d"}:         "escaped",
+		{"DATABASE_URL", "postgres://u:secret/x@h/d"}:         "escape every special character",
 		{"DATABASE_URL", "postgres://u:secret@127.0.0.1:1/d"}: "postgres://u:xxxxx@127.0.0.1:1/d",
 		{"PGSERVICE", "mine"}:                                 "PGSERVICE",
 		{"PGADVISORY_TEST_SERVER", "url"}:                     "neither DATABASE_URL nor PGHOST",
@@ -118,7 +118,7 @@ func TestUnusableURL(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", vars, err, want)
 		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v: the password is told: %v", vars, err)
+			t.Errorf("%v: the error has the password: %v", vars, err)
 		}
 	}
 }

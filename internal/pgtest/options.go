@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Options describe a throwaway server. The zero Options are a server with the
-// defaults that the package documentation names.
+// Options describe a temporary server. The zero Options have the defaults that the package
+// documentation lists.
 type Options struct {
 	// Settings are lines for postgresql.conf, such as "max_connections=20". A
 	// later one overrides an earlier one, and all override the defaults of this
@@ -22,15 +22,13 @@ type Options struct {
 	// namespace.
 	Netns string
 
-	// BinDir is the folder with initdb and postgres to use, in place of
-	// those that would be found.
+	// BinDir is the folder with initdb and postgres to use. By default NewServer searches for one.
 	BinDir string
 }
 
-// NewServer starts a throwaway server, which is closed when the test ends; if
-// the test has failed, the end of the server's log is told. It never is a server
-// that the user named: where they named one and no other is to be had, the test
-// is skipped.
+// NewServer starts a temporary server, which is closed when the test ends. If the test has failed,
+// the end of the server's log is printed. It never returns a server that the user named: if the
+// user named one and there is no other, the test is skipped.
 func NewServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return Options{Settings: settings}.NewServer(t)
@@ -58,9 +56,9 @@ func (o Options) NewServer(t testing.TB) *Server {
 	return s
 }
 
-// Start finds or starts a server, in the order that the package documentation
-// gives. It is for programs; tests have [URL] and [NewServer]. With settings it
-// is always a throwaway server. The caller closes it.
+// Start finds or starts a server, in the order of the package documentation. It is for programs;
+// tests use [URL] and [NewServer]. With settings it always starts a temporary server. The caller
+// closes it.
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return Options{Settings: settings}.Start(ctx)
 }
@@ -73,7 +71,7 @@ func (o Options) Start(ctx context.Context) (*Server, error) {
 	return thisMachine.throwaway(ctx, o)
 }
 
-// places reports whether the options say where the server is to run or to listen.
+// places reports whether the options determine where the server runs or listens.
 func (o Options) places(settings []setting) bool {
 	return o.Netns != "" || o.BinDir != "" || last(settings, "listen_addresses", "no") != "no" || last(settings, "port", "") != ""
 }

@@ -7,9 +7,8 @@ import (
 	"strconv"
 )
 
-// freePort returns a port on 127.0.0.1 that nobody listens on. It lies below the
-// ports that systems give to outgoing connections, so that none of those
-// takes it while a stopped server is away.
+// freePort returns a port on 127.0.0.1 on which no process listens. It is below the ports that
+// systems use for outgoing connections, so none of those takes it while the server is stopped.
 func freePort() (string, error) {
 	const from, to = 20000, 32000
 	var err error

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// A postmaster is the first process of a running server, and the parent of all
-// others.
+// A postmaster is the first process of a running server, and the parent of all others.
 type postmaster struct {
 	cmd *exec.Cmd
-	// leash is the end of a pipe whose other end every process of the server
-	// has inherited: at its end of file none of them is left.
+	// leash is the end of a pipe whose other end every process of the server has inherited: at its
+	// end of file none of them is left.
 	leash *os.File
 }
 
@@ -37,15 +36,15 @@ func (p *postmaster) pid() int { return p.cmd.Process.Pid }
 
 func (p *postmaster) signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// gone waits for the end of all processes of the server and reports whether it
-// has come within d.
+// gone waits for at most d for the end of all processes of the server, and reports whether they
+// have ended.
 func (p *postmaster) gone(d time.Duration) bool {
 	p.leash.SetReadDeadline(time.Now().Add(d))
 	_, err := p.leash.Read(make([]byte, 1))
 	return err == io.EOF
 }
 
-// reap releases what the system keeps of a server that is gone.
+// reap releases what the system keeps of a server that has ended.
 func (p *postmaster) reap() {
 	p.cmd.Wait() // the error is its exit status
 	p.leash.Close()
@@ -86,7 +85,7 @@ func (p *postmaster) resume() error {
 	return p.signal(syscall.SIGCONT)
 }
 
-// kill kills all processes, none of which has a chance to notice before.
+// kill kills all processes. It stops them first, so none of them can react.
 func (p *postmaster) kill() error {
 	if err := p.pause(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// A Server is a PostgreSQL server. Its methods may be called by several
-// goroutines at a time. Stop, Crash, Start, Restart, Pause and Resume are errors
-// on a server that the user named. No goroutine of this process and no
-// connection stays with a server while it runs.
+// A Server is a PostgreSQL server. Several goroutines may call its methods at once. Stop, Crash,
+// Start, Restart, Pause and Resume fail on a server that the user named. While a server runs, this
+// process keeps no goroutine and no connection for it.
 type Server struct {
 	kind      string
 	version   int
@@ -28,7 +27,7 @@ type Server struct {
 	databases map[string]struct{} // of ours, on the server
 }
 
-// An engine is what a throwaway server runs on.
+// An engine runs a temporary server.
 type engine interface {
 	start(ctx context.Context) error // returns when connections are accepted
 	stop(mode string) error          // returns when no process is left, as does crash
@@ -39,7 +38,7 @@ type engine interface {
 	remove() error
 }
 
-// lifecycleTimeout bounds every change of a server's state.
+// lifecycleTimeout limits every change of a server's state.
 const lifecycleTimeout = time.Minute
 
 // launch starts a server for the first time.
@@ -56,13 +55,12 @@ func launch(ctx context.Context, s *Server) (*Server, error) {
 	return s, nil
 }
 
-// URL returns the URL of the server's maintenance database, over TCP where the
-// server listens there: the superuser's on a throwaway server, theirs on one that
-// the user named.
+// URL returns the URL of the server's maintenance database, over TCP if the server listens there.
+// The user is the superuser on a temporary server, and the user's own on a server that the user
+// named.
 func (s *Server) URL() string { return s.url.String() }
 
-// SocketURL returns the URL of the maintenance database over the Unix socket, or
-// "" where none is known.
+// SocketURL returns the URL of the maintenance database over the Unix socket, or "" if none is known.
 func (s *Server) SocketURL() string {
 	if s.socketURL == nil {
 		return ""
@@ -70,7 +68,7 @@ func (s *Server) SocketURL() string {
 	return s.socketURL.String()
 }
 
-// Addr returns host:port of the server's TCP address, or "" where it has none.
+// Addr returns host:port of the server's TCP address, or "" if it has none.
 func (s *Server) Addr() string { return s.url.Host }
 
 // Version returns server_version_num: 150018 for 15.18.
@@ -79,10 +77,9 @@ func (s *Server) Version() int { return s.version }
 // Kind returns "url", "binaries" or "docker".
 func (s *Server) Kind() string { return s.kind }
 
-// Log returns the whole log of the server so far, over all its starts. A line
-// begins with the time and [pid] and, if a session wrote it, database/application;
-// warnings and worse are there. It is "" for a server that the user named, and
-// after Close.
+// Log returns the whole log of the server, over all its starts. A line begins with the time and
+// [pid] and, if a session wrote it, database/application. The log has warnings and worse. Log
+// returns "" for a server that the user named, and after Close.
 func (s *Server) Log() string {
 	if s.engine == nil {
 		return ""
@@ -97,9 +94,9 @@ func (s *Server) Log() string {
 	return text
 }
 
-// Stop stops the server and returns when it has gone: "fast" ends sessions and
-// shuts down in order, "immediate" drops everything, to be recovered at the next
-// start. A paused server goes on for it.
+// Stop stops the server and returns when it has ended: "fast" ends sessions and shuts down in
+// order, "immediate" kills all processes, so that the next start recovers. Stop resumes a paused
+// server first.
 func (s *Server) Stop(mode string) error {
 	if mode != "fast" && mode != "immediate" {
 		return fmt.Errorf("pgtest: stop mode %q is neither fast nor immediate", mode)
@@ -126,8 +123,7 @@ func (s *Server) Restart() error {
 	})
 }
 
-// Pause stops the execution of all processes of the server with SIGSTOP, as if
-// its machine hung.
+// Pause stops all processes of the server with SIGSTOP, as if its machine hung.
 func (s *Server) Pause() error {
 	return s.change(func() error {
 		if !s.running {
@@ -149,8 +145,8 @@ func (s *Server) Resume() error {
 	})
 }
 
-// Close stops a throwaway server and removes all of it. On a server that the user
-// named it drops the databases of ours that are left. A second Close does nothing.
+// Close stops a temporary server and removes it. On a server that the user named, it drops the
+// remaining databases of pgtest. A second Close does nothing.
 func (s *Server) Close() error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -158,7 +154,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	defer open.remove(s) // at the end, so that a Shutdown meanwhile waits for it
+	defer open.remove(s) // at the end, so that a concurrent Shutdown waits for it
 
 	if s.engine == nil {
 		var errs []error

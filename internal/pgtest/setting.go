@@ -8,15 +8,15 @@ import (
 // A setting is a line of postgresql.conf.
 type setting struct{ name, value string }
 
-// initdbArgs are how every throwaway cluster is made. Small segments of WAL halve the
-// time: initdb writes one that is full of zeros.
+// initdbArgs are the arguments of initdb for every temporary cluster. Small segments of WAL halve
+// the time: initdb writes one that is full of zeros.
 var initdbArgs = []string{"--encoding=UTF8", "--no-locale", "--no-sync", "--wal-segsize=1"}
 
-// speed are the settings of every throwaway server, before the caller's. The size of the
-// WAL is the default's, which initdb would make smaller with small segments.
+// speed has the settings of every temporary server; those of the caller come later. The size of the
+// WAL is the default, which initdb would reduce with small segments.
 var speed = []setting{{"fsync", "off"}, {"full_page_writes", "off"}, {"max_wal_size", "1GB"}}
 
-// logging makes the log of a throwaway server what [Server.Log] says.
+// logging makes the log of a temporary server as [Server.Log] describes.
 var logging = []setting{{"log_line_prefix", "%m [%p] %q%d/%a "}, {"log_min_messages", "warning"}}
 
 // parseSettings reads name=value. As in postgresql.conf, a value may be quoted.
@@ -41,7 +41,7 @@ func (s setting) String() string {
 	return s.name + " = '" + strings.ReplaceAll(s.value, "'", "''") + "'"
 }
 
-// last returns the value that counts for name, or otherwise fallback.
+// last returns the value of name that is in force, or fallback if there is none.
 func last(settings []setting, name, fallback string) string {
 	for _, s := range settings {
 		if s.name == name {

@@ -8,9 +8,9 @@ import (
 
 var shared = sync.OnceValues(func() (*Server, error) { return Start(context.Background()) })
 
-// SharedServer returns the one server that all tests of this process share,
-// started when it is first asked for. The test fails if there is none to be had.
-// Tests that disturb others, by settings or faults, take [NewServer].
+// SharedServer returns the one server that all tests of this process share. The first call starts
+// it. If there is none, the test fails. Tests that affect others, by settings or faults, use
+// [NewServer].
 func SharedServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -20,8 +20,8 @@ func SharedServer(t testing.TB) *Server {
 	return s
 }
 
-// URL returns the URL of a fresh database on the shared server. It is dropped,
-// whoever is still connected to it, when the test ends.
+// URL returns the URL of a new database on the shared server. When the test ends, the database is
+// dropped, even if clients are still connected.
 func URL(t testing.TB) string {
 	t.Helper()
 	return SharedServer(t).Database(t)

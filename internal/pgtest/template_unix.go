@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// A template is a data folder as initdb makes it, kept in the user's cache: to copy it
-// takes a fraction of the time of an initdb. It belongs to the user of this program, also
-// where the server runs as another, and holds no password. The zero template never has
-// anything.
+// A template is a data folder as initdb makes it, kept in the user's cache: a copy takes a fraction
+// of the time of an initdb. It belongs to the user of this program, even if the server runs as
+// another, and contains no password. The zero template is always empty.
 type template struct {
 	dir string // data, size
 }
 
-// templateOf returns the template of what key describes: the text changes whenever initdb
-// would make something else. Where the user has no cache folder it is the zero template:
-// a folder that all users share is no place for it.
+// templateOf returns the template for key. The key must change whenever initdb would make something
+// else. If the user has no cache folder, it returns the zero template: a folder that all users
+// share is not safe.
 func templateOf(key string) template {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -35,9 +34,9 @@ func (t template) size() string { return filepath.Join(t.dir, "size") }
 
 var errNoTemplate = errors.New("there is no template")
 
-// copyTo makes dst a copy of the data folder; own makes its files the server's. It fails,
-// and dst is not there, if there is no template or the template is not whole. One that
-// is not whole is removed.
+// copyTo makes dst a copy of the data folder. own makes its files the server's. If there is no
+// template, or it is not complete, copyTo fails and dst does not exist. It removes an incomplete
+// template.
 func (t template) copyTo(dst string, own func(string) error) error {
 	want, err := os.ReadFile(t.size())
 	if err != nil {
@@ -55,8 +54,8 @@ func (t template) copyTo(dst string, own func(string) error) error {
 	return errors.Join(err, os.RemoveAll(dst))
 }
 
-// keep makes a copy of the data folder src the template. It appears whole, by a rename; of
-// two processes the first wins. An error means that the next server takes an initdb again.
+// keep makes a copy of the data folder src the template. A rename makes it appear complete. If two
+// processes do so, the first wins. After an error the next server runs initdb again.
 func (t template) keep(src string) error {
 	if t.dir == "" {
 		return errNoTemplate
@@ -80,8 +79,8 @@ func (t template) keep(src string) error {
 	return os.Rename(tmp.dir, t.dir)
 }
 
-// removeUnused removes the templates that nobody has copied for a month, and what killed
-// processes have left of new ones.
+// removeUnused removes the templates that were not copied for a month, and incomplete ones of killed
+// processes.
 func removeUnused(templates string) {
 	all, _ := os.ReadDir(templates)
 	for _, entry := range all {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// unprivileged returns the user to run PostgreSQL as, which refuses to run as
-// root: nil, for the user that runs this program, unless that is root.
+// unprivileged returns the user to run PostgreSQL as, which refuses to run as root. It returns nil,
+// for the user of this program, unless that is root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -4,5 +4,5 @@ package pgtest
 
 import "os/exec"
 
-// apart does nothing: here there are no groups of processes.
+// apart does nothing: this system has no process groups.
 func apart(*exec.Cmd) {}

@@ -10,16 +10,15 @@ import (
 	"syscall"
 )
 
-// A watchdog is a process that cleans up after a server: when it is told to, or
-// when this program ends, however that comes about, for then the pipe ends
-// from which it reads.
+// A watchdog is a process that cleans up after a server: when clean is called, or when this program
+// ends for any reason, because then the pipe that the watchdog reads ends.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe *os.File
 }
 
-// watch starts a watchdog: a shell script that reads its standard input to the
-// end and then cleans up.
+// watch starts a watchdog: a shell script that reads its standard input to the end and then cleans
+// up.
 func watch(script string, args ...string) (*watchdog, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -36,16 +35,16 @@ func watch(script string, args ...string) (*watchdog, error) {
 	return &watchdog{cmd, w}, nil
 }
 
-// tell sends a line to the script.
-func (d *watchdog) tell(v any) error {
+// send sends a line to the script.
+func (d *watchdog) send(v any) error {
 	_, err := fmt.Fprintln(d.pipe, v)
 	return err
 }
 
-// clean has the script clean up, and returns when it has.
+// clean makes the script clean up, and returns when that is done.
 func (d *watchdog) clean() error {
 	return errors.Join(d.pipe.Close(), d.cmd.Wait())
 }
 
-// apart keeps signals to this program's group from cmd, which has to outlive it.
+// apart protects cmd from signals to this program's group, because cmd must outlive this program.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

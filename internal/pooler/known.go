@@ -8,11 +8,11 @@ import (
 	"weak"
 )
 
-// fitPools are the pools between whose connections locks were seen to exclude, by
-// weak.Pointer[sql.DB]. A failed or missing check is not remembered.
+// fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB]. A failed or missing
+// check is not remembered.
 var fitPools sync.Map
 
-// Remember remembers that the check of a pool has succeeded. It is for as long as the pool lives.
+// Remember remembers that the check of a pool has succeeded, for as long as the pool lives.
 func Remember(db *sql.DB) {
 	if db == nil {
 		return
@@ -32,19 +32,19 @@ func Known(db *sql.DB) bool {
 	return known
 }
 
-// direct are the physical connections that were seen to be direct, by weak.Pointer[byte].
+// direct has the physical connections that were seen to be direct, by weak.Pointer[byte].
 var direct sync.Map
 
-// A Physical connection, as its driver shows it.
+// A Physical is a physical connection, as far as its driver shows it.
 type Physical struct {
-	PID  int64 // that it was given when it was made; a proxy makes one up
-	Told bool  // whether the driver shows that
+	PID  int64 // the pid that the driver got when it connected; a proxy invents one
+	Told bool  // whether the driver shows the pid
 	at   *byte
 }
 
-// PhysicalOf returns the connection below a driver's, which may be a wrapper.
+// PhysicalOf returns the physical connection of a driver's connection, which may be a wrapper.
 func PhysicalOf(driverConn any) Physical {
-	pid, at, ok := told(reflect.ValueOf(driverConn), depth)
+	pid, at, ok := driverPID(reflect.ValueOf(driverConn), depth)
 	return Physical{pid, ok, at}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
-// A Link is a connection to probe on. Not for several goroutines at once.
+// A Link is a connection for a probe. One goroutine at a time may use it.
 type Link struct {
 	Conn     *sql.Conn
 	owner    context.Context // of its statements, if it is somebody else's connection
@@ -22,22 +22,22 @@ type Link struct {
 	answered time.Time
 }
 
-// On returns the Link of a connection that somebody else closes, and needs afterwards: its
-// statements end with ctx alone. One that ended in the middle with the ctx of Exec would have
-// the driver give the connection up. So Exec returns when the driver does.
+// On returns the Link of a connection that its owner closes, and needs afterwards. Its statements
+// end only with ctx. If one ended with the ctx of Exec, the driver would close the connection. So
+// Exec returns when the driver does.
 func On(ctx context.Context, conn *sql.Conn) *Link { return &Link{Conn: conn, owner: ctx} }
 
-// secondTime bounds the wait for the second connection of a probe.
+// secondTime limits the wait for the second connection of a probe.
 const secondTime = time.Second
 
-// Second is [Open] for the second connection, for which nobody waits for long.
+// Second is [Open] for the second connection, with a short limit.
 func Second(ctx context.Context, db *sql.DB) (*Link, error) {
 	ctx, stop := context.WithTimeout(ctx, secondTime)
 	defer stop()
 	return Open(ctx, db)
 }
 
-// Open takes a connection from a pool, before ctx ends.
+// Open takes a connection from a pool. It fails if ctx ends first.
 func Open(ctx context.Context, db *sql.DB) (*Link, error) {
 	opening := &Link{}
 	l, err := bound.Call(ctx, func(ctx context.Context) (_ *Link, err error) {
@@ -57,8 +57,8 @@ func Open(ctx context.Context, db *sql.DB) (*Link, error) {
 	return l, nil
 }
 
-// Exec is an [Exec] that returns when ctx ends, whatever the driver does. On a connection of
-// somebody else's, see [On], ctx is only looked at before.
+// Exec is an [Exec] that returns when ctx ends, even if the driver blocks. For a Link of [On] it
+// checks ctx only before the statement.
 func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	if l.stuck != nil || ctx.Err() != nil {
 		return 0, bound.ErrNoAnswer
@@ -93,17 +93,17 @@ func (l *Link) Exec(ctx context.Context, text string) (rows int64, err error) {
 	}
 }
 
-// Doubt reports whether it is not known what the session holds, or whether it is there.
+// Doubt reports whether the session may hold something unknown, or may be gone.
 func (l *Link) Doubt() bool { return l.doubt }
 
-// Answered is when the last statement that was answered was sent; zero if there was none.
+// Answered returns when the last answered statement was sent. It is zero if there was none.
 func (l *Link) Answered() time.Time { return l.answered }
 
-// GiveUp closes the network connection below a statement that does not return.
+// GiveUp closes the network connection of a statement that does not return.
 func (l *Link) GiveUp() { l.raw.GiveUp() }
 
-// Close gives the connection back to the pool, or destroys it if it is not known what
-// became of it, if need be on another goroutine.
+// Close returns the connection to the pool. If its state is in doubt, Close destroys it, on another
+// goroutine if a statement has not returned.
 func (l *Link) Close() {
 	if l.stuck == nil {
 		l.close()

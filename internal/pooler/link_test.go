@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
-// A server answers statements when it is told to, and with that error.
+// A server answers statements when the test lets it, with the given error.
 type server struct {
 	asked  chan string
 	answer chan error
@@ -120,7 +120,7 @@ func TestLinkOfItsOwn(t *testing.T) {
 	}
 }
 
-// Why there is no connection is told beside that all are in use.
+// The error says why there is no connection, and that all are in use.
 func TestFullPool(t *testing.T) {
 	_, db := newServer(t)
 	db.SetMaxOpenConns(1)

@@ -15,11 +15,11 @@ import (
 // Exec sends a statement and returns its row count.
 type Exec func(ctx context.Context, text string) (rows int64, err error)
 
-// turns are whose turn it is to look: true is the second connection's.
+// turns is the order in which the connections check the marks: true is the second connection.
 //
-// A proxy that takes the session that was used last shares one at the second look. One that
-// takes all sessions in turn changes them at the third, because the same connection looks
-// twice. The others are for proxies that are busy with other clients.
+// A proxy that uses the last used session shares one at the second check. A proxy that uses its
+// sessions in turn changes them at the third, because the same connection checks twice. The other
+// turns are for proxies that are busy with other clients.
 var turns = []bool{false, true, true, false, false, true}
 
 // keyTries are how often a held key is tried, in two rounds, for proxies on servers that do not show
@@ -27,15 +27,15 @@ var turns = []bool{false, true, true, false, false, true}
 // where it took it; no number of sessions does that in both.
 var keyTries = []int{5, 3}
 
-// Probe looks whether locks exclude between the two connections, which must be doing
-// nothing else. The error is an [*advisory.UnsafeServerError] if they do not, and another if
-// that could not be found out. sighted: it was seen what the sessions do; if not, only
-// locks were tried, which finds fewer proxies that are busy.
+// Probe checks whether locks exclude between two connections, which must be idle. If they do not,
+// the error is an [*advisory.UnsafeServerError]; any other error means that there is no result.
+// sighted reports whether the activity of sessions was visible. If not, Probe only tried locks,
+// which detects fewer busy proxies.
 //
-// It leaves nothing on either connection. In the second part, and behind a proxy that the
-// first did not find, locks on random keys may stay on one of the proxy's sessions.
+// Probe leaves nothing on either connection. Exception: in the second part, behind a proxy that the
+// first part did not detect, locks on random keys may stay on a session of the proxy.
 func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
-	sighted, err = look(ctx, a, b)
+	sighted, err = checkMarks(ctx, a, b)
 	if err != nil {
 		return sighted, err
 	}
@@ -51,28 +51,28 @@ func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	return sighted, nil
 }
 
-// look has each connection leave a mark and count both connections' marks. Each must be on
-// one session. If the other's is on none, a statement of this connection has taken its place,
-// or one of another client's; if one is on two, its connection has changed its session.
-func look(ctx context.Context, a, b Exec) (sighted bool, err error) {
+// checkMarks makes each connection leave a mark and count the marks of both. Each mark must be on one
+// session. If the other's mark is on none, a statement of this connection or of another client has
+// replaced it. If a mark is on two sessions, its connection has changed its session.
+func checkMarks(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	token := "pgadvisory" + hex.EncodeToString(random())
 	for i, second := range turns {
 		exec, letter := a, byte('x')
 		if second {
 			exec, letter = b, 'y'
 		}
-		rows, err := exec(ctx, lockfn.Look(token, letter))
+		rows, err := exec(ctx, lockfn.LeaveMark(token, letter))
 		if err != nil {
 			return false, unlessRefused(err)
 		}
-		switch own, other := lockfn.Seen(rows); {
+		switch own, other := lockfn.MarksSeen(rows); {
 		case own < 1:
 			return false, nil
 		case own > 1 || other > 1:
 			return true, unsafe(advisory.Pooler, "one connection was answered by several sessions")
 		case other < 1 && i > 0:
 			same, err := sameRole(ctx, a, b)
-			if err != nil || !same { // one cannot see the other
+			if err != nil || !same { // the sessions do not see each other
 				return false, err
 			}
 			return true, unsafe(advisory.Pooler, "a session is shared between connections")
@@ -90,7 +90,8 @@ func sameRole(ctx context.Context, a, b Exec) (bool, error) {
 	return one == two, unlessRefused(err)
 }
 
-// unlessRefused: the server may not show to this role what sessions do.
+// unlessRefused returns err, or nil if the server refused the statement: this role may not see the
+// activity of sessions.
 func unlessRefused(err error) error {
 	if lockfn.Refused(err) {
 		return nil
@@ -98,8 +99,8 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// tryKeys holds random keys on one connection and tries them on the other: of both key spaces,
-// in both modes, and at the level of the session and of the transaction.
+// tryKeys holds random keys on one connection and tries them on the other: in both key spaces, both
+// modes, and at session and transaction level.
 func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	keys := randomKeys()
 	rows, err := a(ctx, lockfn.TakeAll(keys))
@@ -121,7 +122,7 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	case err != nil:
 		return err
 	case rows != 1:
-		return fmt.Errorf("the free key %s could not be locked", keys.Exclusive[0])
+		return fmt.Errorf("cannot lock the free key %s for the check", keys.Exclusive[0])
 	case granted:
 		return unsafe(advisory.NoExclusion, "two connections were granted the same lock, by %s", fn)
 	case found != lockfn.BesideBusy:
@@ -132,7 +133,7 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 		return nil
 	}
 	releaseAstray(ctx, a, b, keys)
-	return unsafe(advisory.Pooler, "a lock was not on its connection's session any more")
+	return unsafe(advisory.Pooler, "a lock was no longer on the session of its connection")
 }
 
 // astrayTries bounds the search for the session that keys are on.
@@ -152,7 +153,7 @@ func releaseAstray(ctx context.Context, a, b Exec, keys lockfn.ProbeKeys) {
 	}
 }
 
-// release releases those of the keys that are held, also when ctx has ended.
+// release releases those of the keys that are held, even if ctx has ended.
 func release(ctx context.Context, exec Exec, keys lockfn.ProbeKeys) (released int64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Grace)
 	defer cancel()

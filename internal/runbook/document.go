@@ -3,7 +3,6 @@ package runbook
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,14 +11,13 @@ import (
 	"strings"
 )
 
-// A Block is a fenced block of the document that is run, and what it says comes of it: the
-// block of text that follows it.
+// A Block is a fenced block of the document that is run. The block of text after it is its output.
 type Block struct {
 	Language string // sql, for psql; or sh
 	Text     string
 	Output   string
 	line     int
-	from, to int // where Output is in the document
+	from, to int // the position of Output in the document
 }
 
 var fence = regexp.MustCompile("(?ms)^```(sql|sh)\n(.*?)^```\n\n```text\n(.*?)^```\n")
@@ -35,13 +33,13 @@ func Blocks(document string) (blocks []Block) {
 	return blocks
 }
 
-// Name says which block it is.
+// Name returns a name for messages.
 func (b Block) Name() string { return fmt.Sprintf("line %d", b.line) }
 
-// Tools run blocks.
+// Tools are the programs that run blocks.
 type Tools struct {
 	psql string
-	dir  string // with pgadvisory in it
+	dir  string // contains pgadvisory
 }
 
 // NewTools finds psql, and builds pgadvisory from this module.
@@ -66,8 +64,8 @@ func NewTools(ctx context.Context) (*Tools, error) {
 // Close removes what NewTools built.
 func (t *Tools) Close() error { return os.RemoveAll(t.dir) }
 
-// Run runs a block in the database at url and returns what it prints, with its errors. The
-// error is that it failed.
+// Run runs a block in the database at url and returns its output and its error messages. It fails
+// if the block does.
 func (t *Tools) Run(ctx context.Context, url string, b Block) (string, error) {
 	cmd := exec.CommandContext(ctx, t.psql, "-X", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-d", url, "-f", "-")
 	if b.Language == "sh" {
@@ -85,11 +83,11 @@ func (t *Tools) Run(ctx context.Context, url string, b Block) (string, error) {
 	return strings.Trim(strings.Join(lines, "\n"), "\n") + "\n", err
 }
 
-// Fill returns the document with what its blocks print now.
+// Fill returns the document with new outputs.
 func Fill(document string, outputs []string) (string, error) {
 	blocks := Blocks(document)
 	if len(blocks) != len(outputs) {
-		return "", errors.New("another document")
+		return "", fmt.Errorf("the document has %d blocks, but there are %d outputs", len(blocks), len(outputs))
 	}
 	var b strings.Builder
 	at := 0
@@ -113,8 +111,8 @@ var (
 	rules     = regexp.MustCompile(`-{2,}`)
 )
 
-// Shape is an output without that which differs from run to run: numbers of processes, times,
-// widths of columns. Keys of the scene stay.
+// Shape returns an output without the parts that differ between runs: pids, times, and widths of
+// columns. The keys of the scene stay.
 func Shape(output string) string {
 	for _, r := range []struct {
 		what *regexp.Regexp

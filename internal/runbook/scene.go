@@ -1,5 +1,5 @@
-// Package runbook stages the incident of docs/runbook.md on a real server, and runs the
-// document's statements and commands in it.
+// Package runbook stages the incident of docs/runbook.md on a real server, and runs the statements
+// and commands of the document in it.
 package runbook
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
-// A Scene is the incident: an idle session of a pool holds key 4820, two workers wait for
-// it, an index build waits for one of them, and a transaction was prepared and forgotten.
-// Beside them a scheduler uses locks as it should.
+// A Scene is the incident. An idle session of a pool holds key 4820, two workers wait for it, and
+// an index build waits for one of them. A prepared transaction was forgotten. At the same time a
+// scheduler uses locks correctly.
 type Scene struct {
 	URL string // of the database, for an operator
 
@@ -29,7 +29,7 @@ type Scene struct {
 	close  []func()
 }
 
-// Set sets the scene, on a server of its own.
+// Set stages the scene, on a server of its own.
 func Set(ctx context.Context) (_ *Scene, err error) {
 	server, err := pgtest.Start(ctx, "max_prepared_transactions=10")
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Scene) admin(ctx context.Context, query string) error {
 }
 
 func (s *Scene) play(ctx context.Context) error {
-	// The leak: locks that were taken on a pool and went back into it.
+	// The leak: a connection that went back to its pool with its locks.
 	web, err := s.open("billing-web", "app")
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Scene) play(ctx context.Context) error {
 			return err
 		}
 	}
-	// A transaction that was prepared, and whose coordinator is gone.
+	// A prepared transaction whose coordinator is gone.
 	settle, err := s.open("settle", "app")
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *Scene) play(ctx context.Context) error {
 	if _, err := settle.ExecContext(ctx, "BEGIN; SELECT pg_advisory_xact_lock(-77); PREPARE TRANSACTION 'settle-31'"); err != nil {
 		return err
 	}
-	// Locks as they should be.
+	// A correct use of locks.
 	scheduler, err := s.open("scheduler", "app")
 	if err != nil {
 		return err
@@ -103,21 +103,21 @@ func (s *Scene) play(ctx context.Context) error {
 	if _, err := l.Lock(ctx, advisory.Name("billing", "eu")); err != nil {
 		return err
 	}
-	// Those who suffer.
+	// The sessions that wait.
 	for _, v := range []struct{ name, query string }{
 		{"reconcile-2", "SELECT pg_advisory_lock(4820)"},
 		{"migrate", "CREATE INDEX CONCURRENTLY ledger_balance ON ledger (balance)"},
 		{"reconcile-3", "SELECT pg_advisory_lock(4820)"},
 	} {
-		if err := s.suffer(ctx, v.name, v.query); err != nil {
+		if err := s.startWaiter(ctx, v.name, v.query); err != nil {
 			return err
 		}
 	}
-	time.Sleep(6 * time.Second) // longer than what the document takes for long
+	time.Sleep(6 * time.Second) // longer than the document's limit for suspects
 	return nil
 }
 
-// open returns a pool of connections of that application and role.
+// open returns a pool of connections for an application and a role.
 func (s *Scene) open(application, user string) (*sql.DB, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *Scene) open(application, user string) (*sql.DB, error) {
 	return db, nil
 }
 
-// suffer sends a statement that has to wait, and returns when it does.
-func (s *Scene) suffer(ctx context.Context, application, query string) error {
+// startWaiter sends a statement that must wait, and returns when it waits.
+func (s *Scene) startWaiter(ctx context.Context, application, query string) error {
 	db, err := s.open(application, "app")
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 	go func() {
 		_, err := conn.ExecContext(ctx, query)
 		answer <- err
-		// A worker that has done its work ends its connection, and so releases its lock.
+		// After its work a worker closes its connection, which releases its lock.
 		time.Sleep(100 * time.Millisecond)
 		db.Close()
 		conn.Close()
@@ -161,7 +161,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 		return err
 	}
 	defer admin.Close()
-	limit, stop := context.WithTimeout(ctx, 30*time.Second) // not of the statement
+	limit, stop := context.WithTimeout(ctx, 30*time.Second) // limits the loop, not the statement
 	defer stop()
 	for waits := false; !waits; time.Sleep(20 * time.Millisecond) {
 		select {
@@ -176,7 +176,7 @@ func (s *Scene) suffer(ctx context.Context, application, query string) error {
 	return nil
 }
 
-// Close ends it all.
+// Close ends all sessions of the scene and stops its server.
 func (s *Scene) Close() error {
 	s.cancel()
 	for _, f := range s.close {

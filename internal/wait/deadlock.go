@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// A wait that lasts is looked at after lookAfter, as the server does by
-	// deadlock_timeout, and then every lookEvery.
-	lookAfter = time.Second
-	lookEvery = 500 * time.Millisecond
-	// A circle that is still there this long after it was first seen is told
-	// also to those who are not its first: the first may not be able to see it.
-	// It is long, so that a first that is merely slow is not the first of two.
-	tellOthers = 10 * lookEvery
+	// A wait checks for a deadlock after firstCheck, as the server does after deadlock_timeout, and
+	// then every checkInterval.
+	firstCheck    = time.Second
+	checkInterval = 500 * time.Millisecond
+	// If a circle still exists othersFail after it was first seen, waits other than its first
+	// fail too: the first may not have the privileges to see it. The time is long, so that the
+	// others do not fail in addition to a first that is merely slow.
+	othersFail = 10 * checkInterval
 )
 
-// watch is what a wait has seen of a deadlock so far.
-type watch struct {
+// A deadlockWatch is what a wait has seen of a deadlock so far.
+type deadlockWatch struct {
 	key  advisory.Key
 	next time.Time
-	mark int64 // of the circle seen at the last look; 0: none
+	mark int64 // of the circle that the last check saw; 0: none
 	seen time.Time
 	done bool // a look has been made
 }
@@ -35,16 +35,16 @@ func (w *Wait) lookDue() (due time.Time, ok bool) {
 	return w.watch.next, w.watch.key == w.Key && (!w.watch.done || w.watch.mark != 0)
 }
 
-// lookForDeadlock returns an error if this wait is to give way. The server's own
+// checkDeadlock returns an error if this wait is in a deadlock and must fail. The server's own
 // detector does not see waits that are cut into slices or tries.
 //
-// Sessions are not all looked at in one moment, so that a circle counts once it was
-// seen twice. Each waiter finds it by itself; so that not all of them give way, its
-// first is told at once and the others only if it goes on.
-func (w *Wait) lookForDeadlock() error {
+// A check does not read all sessions at the same moment, so a circle counts only once it was seen
+// twice. Each waiter finds the circle by itself. Its first waiter fails at once, the others only if
+// the circle persists.
+func (w *Wait) checkDeadlock() error {
 	now := time.Now()
 	if w.watch.key != w.Key {
-		w.watch = watch{key: w.Key, next: now.Add(lookAfter - min(time.Since(w.Start), lookAfter))}
+		w.watch = deadlockWatch{key: w.Key, next: now.Add(firstCheck - min(time.Since(w.Start), firstCheck))}
 	}
 	if now.Before(w.watch.next) {
 		return nil
@@ -66,8 +66,8 @@ func (w *Wait) lookForDeadlock() error {
 	switch {
 	case mark == 0 || mark != w.watch.mark:
 		w.watch.mark, w.watch.seen = mark, now
-	case first, now.Sub(w.watch.seen) >= tellOthers:
-		return fmt.Errorf("%w: this session and the holder wait for each other, perhaps by way of others: release what is held and try again", advisory.ErrDeadlock)
+	case first, now.Sub(w.watch.seen) >= othersFail:
+		return fmt.Errorf("%w: this session and the holder wait for each other, directly or through other sessions: release the locks of this session and try again", advisory.ErrDeadlock)
 	}
 	return nil
 }

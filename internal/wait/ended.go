@@ -9,8 +9,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
-// Ended turns an error that came of the end of a wait's time, before or in the
-// middle of a statement, into a *advisory.NotAcquiredError. Others stay as they are.
+// Ended converts an error that the end of a wait's time caused, before or during a statement, into a
+// *advisory.NotAcquiredError. It returns other errors unchanged.
 func Ended(caller, limit context.Context, k advisory.Key, m advisory.Mode, start time.Time, err error) error {
 	var na *advisory.NotAcquiredError
 	if err == nil || errors.As(err, &na) || limit.Err() == nil {
@@ -30,8 +30,8 @@ func Ended(caller, limit context.Context, k advisory.Key, m advisory.Mode, start
 	return na
 }
 
-// GaveWay reports whether err is one of a wait that ended by itself: it holds nothing,
-// and its session is as it was.
-func GaveWay(err error) bool {
+// HoldsNothing reports whether err ended a wait in an orderly way: the session holds nothing of it,
+// and is unchanged.
+func HoldsNothing(err error) bool {
 	return errors.Is(err, advisory.ErrNotAcquired) || errors.Is(err, ErrCanceled) || errors.Is(err, advisory.ErrDeadlock) || errors.Is(err, advisory.ErrUnsafeServer)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// holders asks who holds the key. It is a courtesy of an error that is returned
-// anyhow, so that its own failure is not told.
+// holders returns who holds the key, for the error of the wait. If the query fails it returns nil,
+// since the wait's error is reported anyway.
 //
-// It is also the statement that ends a wait: its text, which pg_stat_activity
-// shows from now on, is not that of a waiter.
+// The query also ends the wait for others: pg_stat_activity shows its text from now on, which is not
+// that of a waiter.
 func (w *Wait) holders() []advisory.Holder {
 	var hs []advisory.Holder
 	query, args := lockfn.Holders, lockfn.HoldersArgs(w.Key)

@@ -8,37 +8,38 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// Long waits are told to the Observer after longWait, and then each time that the
-// wait has doubled.
+// longWait is the duration after which the Observer gets a Waiting event. It gets another each time
+// that the wait has doubled.
 const longWait = 5 * time.Second
 
-// long tells of a wait that comes by now and then. The zero long has told nothing yet.
-type long struct{ next time.Duration }
+// longEvents sends the events of one long wait. The zero longEvents has sent none.
+type longEvents struct{ next time.Duration }
 
-func (l *long) look(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.Call, start time.Time) {
+// report sends an event if one is due.
+func (l *longEvents) report(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.Call, start time.Time) {
 	if waited := time.Since(start); o != nil && waited >= max(l.next, longWait) {
 		l.next = 2 * waited
 		o.Observe(ctx, advisory.Event{Kind: advisory.Waiting, Key: k, Mode: s.Mode, Label: s.Label, Waited: waited})
 	}
 }
 
-// Long tells o, if there is one, of a wait that sits still, until stop is called. After
-// stop has returned nothing more is told.
+// Long sends the events of a long wait to o until stop is called, for a wait that blocks in one
+// statement. After stop has returned no event follows. If o is nil, Long does nothing.
 func Long(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.Call, start time.Time) (stop func()) {
 	if o == nil {
 		return func() {}
 	}
 	var (
-		l       long
+		l       longEvents
 		timer   *time.Timer
 		stopped bool
 	)
-	turn := make(chan struct{}, 1) // whoever has filled it may touch these
+	turn := make(chan struct{}, 1) // guards the variables above
 	turn <- struct{}{}
 	timer = time.AfterFunc(longWait-time.Since(start), func() {
 		turn <- struct{}{}
 		if !stopped {
-			l.look(ctx, o, k, s, start)
+			l.report(ctx, o, k, s, start)
 			timer.Reset(max(l.next, longWait) - time.Since(start))
 		}
 		<-turn

@@ -12,7 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// A recorder keeps how long the waits have lasted that it is told of.
+// A recorder keeps the duration in each Waiting event.
 type recorder struct {
 	t      *testing.T
 	waited []time.Duration
@@ -33,7 +33,7 @@ func (r *recorder) are(seconds ...int) {
 		want = append(want, time.Duration(s)*time.Second)
 	}
 	if !slices.Equal(r.waited, want) {
-		r.t.Errorf("told after %v, want %v", r.waited, want)
+		r.t.Errorf("reported after %v, want %v", r.waited, want)
 	}
 }
 
@@ -75,19 +75,19 @@ func TestShortWaitIsNotTold(t *testing.T) {
 	})
 }
 
-// An observer that is being told holds up the end of the wait, so that it is not told of
-// that at the same time.
+// An observer that is running delays the end of the wait, so that it gets no event of
+// it afterwards.
 func TestLongWaitIsNotToldAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, resume := make(chan struct{}), make(chan struct{})
-		stop := Long(t.Context(), observerFunc(func() { close(told); <-resume }), advisory.Int64(4820), ofCall, time.Now())
-		<-told
+		reported, resume := make(chan struct{}), make(chan struct{})
+		stop := Long(t.Context(), observerFunc(func() { close(reported); <-resume }), advisory.Int64(4820), ofCall, time.Now())
+		<-reported
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
 		time.Sleep(time.Second)
 		select {
 		case <-stopped:
-			t.Error("the wait has ended while it is told of")
+			t.Error("the wait has ended during its event")
 		default:
 		}
 		close(resume)

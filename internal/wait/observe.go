@@ -8,7 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// Observe tells the Observer, if there is one, how a try or a wait ended.
+// Observe sends the Observer, if there is one, the event of the end of a try or a wait.
 func Observe(ctx context.Context, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
 	if s.Observer == nil {
 		return

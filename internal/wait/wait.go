@@ -1,6 +1,6 @@
-// Package wait is how a call waits for a lock on a connection or in a transaction:
-// round after round, each of which leaves the connection as it was, until one
-// has the lock, the wait's time is over, or it turns out to be part of a deadlock.
+// Package wait implements the wait of a call for a lock, on a connection or in a transaction. A
+// wait is a loop of rounds, each of which leaves the connection unchanged. It ends when a round
+// takes the lock, when its time is over, or when it is part of a deadlock.
 package wait
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
-// A Wait is one call's wait for one key at a time.
+// A Wait is the wait of one call, for one key at a time.
 type Wait struct {
 	statement.Session
 	Caller   context.Context // the caller's own
@@ -24,20 +24,20 @@ type Wait struct {
 	Settings settings.Call
 	Key      advisory.Key
 	Start    time.Time
-	// Before is sent in front of each slice and of each look for a deadlock: it starts
-	// a transaction that may be started over, so that nobody waits for what is past.
+	// Before precedes each slice and each check for a deadlock. It restarts the transaction, so
+	// that no other session waits for the past of it.
 	Before string
 
-	alone bool // it waits in slices, so no transaction of the caller's is open
+	alone bool // the wait is in slices, so no transaction of the caller is open
 	pause time.Duration
-	watch watch
-	long  long
+	watch deadlockWatch
+	long  longEvents
 }
 
-// ErrCanceled: an operator's pg_cancel_backend ended the wait.
+// ErrCanceled: a call of pg_cancel_backend ended the wait.
 var ErrCanceled = errors.New("the wait was canceled on the server, by pg_cancel_backend")
 
-// Limit returns ctx bounded by MaxWait, for the wait alone.
+// Limit returns ctx limited by MaxWait, for the wait only.
 func Limit(ctx context.Context, s settings.Call) (context.Context, context.CancelFunc) {
 	if s.MaxWait == nil || *s.MaxWait == 0 {
 		return ctx, func() {}
@@ -45,11 +45,11 @@ func Limit(ctx context.Context, s settings.Call) (context.Context, context.Cance
 	return context.WithTimeout(ctx, *s.MaxWait)
 }
 
-// OneTry reports whether the options allow for no wait at all.
+// OneTry reports whether the options allow no wait: MaxWait is 0.
 func OneTry(s settings.Call) bool { return s.MaxWait != nil && *s.MaxWait == 0 }
 
-// Until calls round until it has the lock or fails. If the wait's time ends first,
-// the error is a *advisory.NotAcquiredError.
+// Until repeats round until it returns true or an error. If the wait's time ends first, the error
+// is a *advisory.NotAcquiredError.
 func (w *Wait) Until(round func() (granted bool, err error)) error {
 	for {
 		if w.Limit.Err() != nil {
@@ -60,22 +60,22 @@ func (w *Wait) Until(round func() (granted bool, err error)) error {
 			return nil
 		}
 		if err == nil {
-			err = w.lookForDeadlock()
+			err = w.checkDeadlock()
 		}
 		if err != nil {
-			w.holders() // this session no longer waits
+			w.holders() // this replaces the text in pg_stat_activity: the session no longer waits
 			return err
 		}
-		w.long.look(w.Caller, w.Settings.Observer, w.Key, w.Settings, w.Start)
+		w.long.report(w.Caller, w.Settings.Observer, w.Key, w.Settings, w.Start)
 	}
 }
 
-// Exec sends a statement of the wait, marked as such for [lockfn.Deadlock].
+// Exec sends a statement of the wait, with the comment by which [lockfn.Deadlock] finds waiters.
 func (w *Wait) Exec(text string) (int64, error) {
 	return w.Session.Exec(lockfn.Waits(w.Key, w.Settings.Mode) + text)
 }
 
-// Run is [Wait.Exec] of a statement that has no answer.
+// Run is [Wait.Exec] for a statement that has no answer.
 func (w *Wait) Run(text string) error {
 	return w.Session.Run(lockfn.Waits(w.Key, w.Settings.Mode) + text)
 }
@@ -106,7 +106,7 @@ func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
 	return false, nil
 }
 
-// NotAcquired is the error of a wait whose time is over. It asks who holds the key.
+// NotAcquired returns the error of a wait whose time is over. It asks the server who holds the key.
 func (w *Wait) NotAcquired() error {
 	e := &advisory.NotAcquiredError{
 		Key:     w.Key,

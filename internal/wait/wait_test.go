@@ -37,7 +37,7 @@ func TestLongWaitGoesOn(t *testing.T) {
 				if n := way.rounds(s); n < int(long/way.most) {
 					t.Errorf("%d rounds in %v", n, long)
 				}
-				if n := s.looks; n < int(long/lookEvery)/2 {
+				if n := s.looks; n < int(long/checkInterval)/2 {
 					t.Errorf("%d looks for a deadlock in %v", n, long)
 				}
 			})
@@ -91,17 +91,17 @@ func TestLongWaitEnds(t *testing.T) {
 
 func TestLongWaitIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told observer
+		var reported observer
 		s := &server{free: time.Now().Add(time.Hour)}
-		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&told))); err != nil {
+		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&reported))); err != nil {
 			t.Fatal(err)
 		}
-		if len(told) != 10 { // 5 s doubles ten times, not eleven, in an hour
-			t.Errorf("told %d times: %v", len(told), told)
+		if len(reported) != 10 { // 5 s doubles ten times, not eleven, in an hour
+			t.Errorf("reported %d times: %v", len(reported), reported)
 		}
-		for i, waited := range told {
+		for i, waited := range reported {
 			if waited < longWait<<i {
-				t.Errorf("told for the %d. time after %v", i+1, waited)
+				t.Errorf("reported for the %d. time after %v", i+1, waited)
 			}
 		}
 	})
@@ -144,17 +144,17 @@ func TestDeadlockIsTold(t *testing.T) {
 	first, other, none := int64(2*mark-1), int64(2*mark), int64(0)
 	another := first + 2
 	for _, c := range []struct {
-		name   string
-		answer []int64       // of one look after the other, the last one for ever
-		told   time.Duration // 0: never
+		name     string
+		answer   []int64       // of one check after the other; the last one repeats
+		reported time.Duration // 0: never
 	}{
-		{"first", []int64{first}, lookAfter + lookEvery},
-		{"other", []int64{other}, lookAfter + tellOthers},
-		{"first, later", []int64{none, none, first}, lookAfter + 3*lookEvery},
+		{"first", []int64{first}, firstCheck + checkInterval},
+		{"other", []int64{other}, firstCheck + othersFail},
+		{"first, later", []int64{none, none, first}, firstCheck + 3*checkInterval},
 		{"no circle", []int64{none}, 0},
 		{"once", []int64{first, none}, 0},
-		{"circles that change", slices.Repeat([]int64{first, another}, 100), lookAfter + 200*lookEvery},
-		{"gone and back", []int64{other, other, other, none, other}, lookAfter + 4*lookEvery + tellOthers},
+		{"circles that change", slices.Repeat([]int64{first, another}, 100), firstCheck + 200*checkInterval},
+		{"gone and back", []int64{other, other, other, none, other}, firstCheck + 4*checkInterval + othersFail},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestDeadlockIsTold(t *testing.T) {
 				s.circle = func() int64 { return c.answer[min(s.looks, len(c.answer))-1] }
 				w := newWait(t, s, t.Context())
 				err := inSlices(w)
-				if c.told == 0 {
+				if c.reported == 0 {
 					if err != nil {
 						t.Errorf("after %v: %v", time.Since(w.Start), err)
 					}

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Process is another process of this program, with which one talks in lines.
+// A Process is another process of this program. The director exchanges lines with it.
 type Process struct {
 	Name  string
 	cmd   *exec.Cmd
@@ -64,7 +64,7 @@ func (p *Process) read(out io.Reader) {
 	}
 }
 
-// Tell sends a line to all of the processes, to a different one first each time.
+// Tell sends a line to all of the processes, in random order.
 func Tell(line string, processes ...*Process) error {
 	for _, i := range rand.Perm(len(processes)) {
 		if _, err := fmt.Fprintln(processes[i].in, line); err != nil {
@@ -74,12 +74,12 @@ func Tell(line string, processes ...*Process) error {
 	return nil
 }
 
-// Hear returns the next line that the process says.
+// Hear returns the next line of the process. It fails if the process has ended or reports an error.
 func (p *Process) Hear(ctx context.Context) (string, error) {
 	select {
 	case line, ok := <-p.lines:
 		if !ok {
-			return "", fmt.Errorf("%s has ended before its time", p.Name)
+			return "", fmt.Errorf("%s has ended too early", p.Name)
 		}
 		if what, failed := strings.CutPrefix(line, "error: "); failed {
 			return "", fmt.Errorf("%s: %s", p.Name, what)
@@ -90,7 +90,7 @@ func (p *Process) Hear(ctx context.Context) (string, error) {
 	}
 }
 
-// Expect is [Hear] of a line that is known before.
+// Expect is [Process.Hear] for an expected line. It fails if the line is another one.
 func (p *Process) Expect(ctx context.Context, want string) error {
 	line, err := p.Hear(ctx)
 	if err == nil && line != want {
@@ -99,7 +99,7 @@ func (p *Process) Expect(ctx context.Context, want string) error {
 	return err
 }
 
-// Kill kills the process as kill -9 does, and returns when it is gone.
+// Kill kills the process as kill -9 does, and returns when it has ended.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
@@ -111,14 +111,14 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// wait waits for the end of the process, and of what it says.
+// wait waits for the end of the process and of its output.
 func (p *Process) wait() error {
 	for range p.lines {
 	}
 	return p.cmd.Wait()
 }
 
-// End lets the processes end, and returns an error if one of them fails.
+// End ends the processes by closing their input, and returns an error if one of them fails.
 func End(processes ...*Process) error {
 	var errs []error
 	for _, p := range processes {
@@ -130,7 +130,7 @@ func End(processes ...*Process) error {
 	return errors.Join(errs...)
 }
 
-// A Role is what a process is to play.
+// A Role is the part of a process that Cast has started.
 type Role struct {
 	Name  string
 	URL   string // of the database, with an application_name
@@ -147,18 +147,18 @@ func newRole(name, database string) *Role {
 	return &Role{Name: name, URL: database, lines: bufio.NewScanner(os.Stdin)}
 }
 
-// Ready tells the director that the process may be told to begin.
+// Ready tells the director that the process can begin.
 func (r *Role) Ready() { r.Say(ready) }
 
-// Say says a line to the director.
+// Say sends a line to the director.
 func (r *Role) Say(line string) { fmt.Println(line) }
 
-// fail tells the director of an error.
+// fail sends an error to the director.
 func (r *Role) fail(err error) {
 	r.Say("error: " + strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// Hear returns what the director says next, and false once there is no more.
+// Hear returns the next line of the director. ok is false after the last one.
 func (r *Role) Hear() (line string, ok bool) {
 	if !r.lines.Scan() {
 		return "", false

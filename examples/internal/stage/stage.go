@@ -1,6 +1,5 @@
-// Package stage is what the examples need around what they show: a database of
-// their own, and processes that begin at the same moment. None of it is needed to
-// use the library.
+// Package stage has the parts of the examples that are not about locks: a database of their own, and
+// processes that begin at the same moment. A user of the library does not need it.
 package stage
 
 import (
@@ -18,20 +17,20 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// A Stage is a fresh database, which is dropped when the play is over.
+// A Stage is a new database, which Run drops at the end.
 type Stage struct {
 	URL string
 	DB  *sql.DB
 }
 
-// The variables by which a process knows its role.
+// The environment variables that give a process its role.
 const (
 	roleVariable = "PGADVISORY_EXAMPLE_ROLE"
 	urlVariable  = "PGADVISORY_EXAMPLE_URL"
 )
 
-// Run runs the program and exits: direct in the process that the user started, and
-// act in those that it starts with [Stage.Cast]. The exit code is 1 after an error.
+// Run runs the program and exits. It calls direct in the process that the user started, and act in
+// those that [Stage.Cast] starts. The exit code is 1 after an error.
 func Run(direct func(context.Context, *Stage) error, act func(context.Context, *Role) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -52,7 +51,7 @@ func Run(direct func(context.Context, *Stage) error, act func(context.Context, *
 	}
 }
 
-// set finds or starts a server and makes a database for the play.
+// set finds or starts a server and creates a database.
 func set(ctx context.Context, direct func(context.Context, *Stage) error) (err error) {
 	patience := time.AfterFunc(3*time.Second, func() { fmt.Fprintln(os.Stderr, "starting PostgreSQL …") })
 	server, err := pgtest.Start(ctx)

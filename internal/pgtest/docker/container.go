@@ -37,7 +37,7 @@ func newContainer(r wire.Request) (*container, error) {
 	}}, nil
 }
 
-// start makes the container, pulling its image if need be, or starts it again.
+// start creates the container, and pulls its image if necessary; or it starts the container again.
 func (c *container) start(ctx context.Context) (err error) {
 	if c.created {
 		err = c.docker.Client.StartContainerWithContext(c.options.Name, nil, ctx)
@@ -72,7 +72,7 @@ func (c *container) pause() error { return c.docker.Client.PauseContainer(c.opti
 
 func (c *container) resume() error { return c.docker.Client.UnpauseContainer(c.options.Name) }
 
-// logged returns what Docker has of the log, also of a container that has ended.
+// logged returns the log that Docker has, even if the container has ended.
 func (c *container) logged() (string, error) {
 	var text bytes.Buffer
 	err := c.docker.Client.Logs(dc.LogsOptions{
@@ -87,7 +87,7 @@ func (c *container) running() (bool, error) {
 	return err == nil && state.State.Running, err
 }
 
-// remove removes the container: also one that could be created but not started.
+// remove removes the container, even if it was created but could not be started.
 func (c *container) remove() error { return c.docker.RemoveContainerByName(c.options.Name) }
 
 // splitImage splits repository:tag, where the repository's host may have a port.

@@ -1,8 +1,9 @@
-// Command docker runs one PostgreSQL server in a Docker container for package pgtest, which
-// starts it only where nothing else gives a server: so nobody else compiles Docker's client.
-// It reads a request a line from its standard input and answers each with a line; both are
-// JSON, as package wire has them. At the end of the input, which comes also when the other
-// program is killed, it removes the container.
+// Command docker runs one PostgreSQL server in a Docker container for package pgtest. pgtest starts
+// it only if there is no other server, so that others need not compile Docker's client.
+//
+// It reads one request a line from its standard input, and answers each with one line. Both are
+// JSON of package wire. At the end of the input, which comes also when the other program is killed,
+// it removes the container.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 )
 
 func main() {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM) // the end of the input ends it
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // the program ends at the end of its input
 	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Available says what is missing for New, or nil if nothing is. It finds out by
-// making a pair once; it first removes what killed runs have left behind.
+// Available returns an error that says what New is missing, or nil. It makes a pair once to find
+// that. Before, it removes what killed runs have left.
 var Available = sync.OnceValue(available)
 
 func available() error {
@@ -29,8 +29,8 @@ func available() error {
 	return try()
 }
 
-// try does once all that a Pair can do: root in a container may be allowed less
-// than its name says, and a kernel may lack a part.
+// try does once everything that a Pair can do: root in a container may have fewer privileges, and a
+// kernel may lack a part.
 func try() error {
 	p, err := newPair(nil)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// setns is the number of the system call, which syscall does not name on all
-// architectures.
+// setns is the number of the system call, which package syscall does not define on all architectures.
 var setns = map[string]uintptr{
 	"386":     346,
 	"amd64":   308,
@@ -20,8 +19,8 @@ var setns = map[string]uintptr{
 	"s390x":   339,
 }
 
-// inside calls f on a thread that is in ns. A thread that cannot be brought
-// back is left locked, so that it ends with the calling goroutine.
+// inside calls f on a thread in ns. If the thread cannot return to its namespace it stays locked,
+// so it ends with the goroutine.
 func inside(ns string, f func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

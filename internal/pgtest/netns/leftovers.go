@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// folder is where the program ip keeps namespaces by name.
+// folder is where the program ip keeps named namespaces.
 const folder = "/var/run/netns"
 
-// Names begin with the process that made them, by its id and its start (ids
-// come again): pgadvisory-1234-567890-…. So a later run can tell what it may
+// prefix begins all names. The id and the start of the process that made the namespace follow,
+// because ids are reused: pgadvisory-1234-567890-…. So a later run can recognize what it may
 // remove.
 const prefix = "pgadvisory-"
 
@@ -22,7 +22,7 @@ func ownPrefix() string {
 	return fmt.Sprintf("%s%d-%s-", prefix, pid, started(pid))
 }
 
-// orphaned is true for a name of ours whose process has ended.
+// orphaned reports whether name is one of this package, and its process has ended.
 func orphaned(name string) bool {
 	rest, ours := strings.CutPrefix(name, prefix)
 	parts := strings.Split(rest, "-")
@@ -33,8 +33,7 @@ func orphaned(name string) bool {
 	return err == nil && started(pid) != parts[1]
 }
 
-// started is when a process started, in the kernel's ticks; empty if there is
-// none of that id.
+// started returns when a process started, in the kernel's ticks, or "" if there is no such process.
 func started(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -63,7 +62,7 @@ func removeLeftovers() {
 	}
 }
 
-// removeNS kills what runs in ns and removes it.
+// removeNS kills the processes in ns and removes ns.
 func removeNS(ns string) error {
 	if _, err := os.Stat(folder + "/" + ns); os.IsNotExist(err) {
 		return nil

@@ -1,7 +1,6 @@
-// Package netns gives tests two hosts on one machine: two network namespaces of
-// Linux that are joined by a link which can be made to lose every packet, with
-// no reset and no other sign. A process can run in either, and the test process
-// itself can connect from one.
+// Package netns gives tests two hosts on one machine: two network namespaces of Linux, joined by a
+// link that can lose every packet, without a reset or another sign. A process can run in either
+// namespace, and the test process itself can connect from one.
 //
 // It needs root, and the programs ip and iptables; see [Available].
 package netns
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// A Direction is a way through the link, or both.
+// A Direction is a direction of the link, or both.
 type Direction uint8
 
 const (
@@ -40,12 +39,11 @@ func (d Direction) String() string {
 	return "no direction"
 }
 
-// A Pair is two namespaces and the link between them. Nothing else is reachable
-// from either, and neither from anywhere else. The addresses are the same in
-// every Pair, which do not see each other.
+// A Pair is two namespaces and the link between them. Nothing else can be reached from them, or can
+// reach them. Every Pair has the same addresses, but no Pair can reach another.
 //
-// A Pair dials from the client's namespace: it fits Dialer of a lib/pq Connector,
-// and its DialContext fits pgx's DialFunc.
+// A Pair dials from the client's namespace: it implements Dialer of a lib/pq Connector, and its
+// DialContext is a DialFunc of pgx.
 type Pair struct {
 	ServerNS, ClientNS string // names, for Command and In
 	ServerIP, ClientIP string
@@ -57,9 +55,9 @@ const device = "link0" // either end of the link
 
 var pairs atomic.Int64
 
-// New makes a Pair, which is gone when the test ends, with all processes that
-// still run in it: clean-ups registered later, which come first, can stop them in
-// good order. The error says why it cannot be had here; so a test can be skipped.
+// New makes a Pair. At the end of the test it is removed, with all processes that still run in it.
+// Clean-ups that are registered later run first, and can stop those processes in order. New returns
+// an error if a Pair cannot be made on this machine, so that the test can be skipped.
 func New(t testing.TB) (*Pair, error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -117,22 +115,22 @@ func (p *Pair) remove() error {
 	return err
 }
 
-// Drop makes the link lose all packets in dir, until Heal. Those in the other
-// direction still arrive, unless they are dropped too.
+// Drop makes the link lose all packets in dir, until Heal. Packets in the other direction still
+// arrive, unless they are dropped too.
 func (p *Pair) Drop(dir Direction) {
 	p.t.Helper()
 	p.check(p.drop(dir))
 }
 
-// Heal makes the link whole again.
+// Heal ends Drop.
 func (p *Pair) Heal() {
 	p.t.Helper()
 	p.check(p.heal())
 }
 
-// drop loses packets where they arrive. A sender's own firewall would do it
-// too, but lets the sender's TCP know, which then waits instead of sending
-// again: other timers run, and tcp_user_timeout means something else.
+// drop drops packets where they arrive. A firewall of the sender would report the drop to the
+// sender's TCP, which then waits instead of sending again. Then other timers run, and
+// tcp_user_timeout has another meaning.
 func (p *Pair) drop(dir Direction) error {
 	if dir&Up != 0 {
 		if err := inputRule(p.ServerNS, "-A"); err != nil {
@@ -165,19 +163,19 @@ func (p *Pair) check(err error) {
 	}
 }
 
-// Command is exec.Command inside ns, which is ServerNS or ClientNS. The process
-// that starts is the command itself, so it can be signalled.
+// Command is exec.Command inside ns, which is ServerNS or ClientNS. The process is the command
+// itself, so it can receive signals.
 func (p *Pair) Command(ns, name string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", ns, name}, args...)...)
 }
 
-// In runs f, on a goroutine of its own, inside ns, which is ServerNS or ClientNS.
-// Sockets that f makes, to listen or to dial, belong to ns for ever; goroutines
-// that f starts are outside.
+// In runs f on a goroutine of its own inside ns, which is ServerNS or ClientNS. Sockets that f
+// makes, to listen or to dial, belong to ns until they are closed. Goroutines that f starts run
+// outside.
 func (p *Pair) In(ns string, f func() error) error {
 	err := errors.New("netns: the function did not return")
 	done := make(chan struct{})
-	go func() { // its thread may not be fit for others afterwards
+	go func() { // its thread may end in ns, and is then not reused
 		defer close(done)
 		err = inside(ns, f)
 	}()
@@ -185,8 +183,8 @@ func (p *Pair) In(ns string, f func() error) error {
 	return err
 }
 
-// DialContext dials from the client's namespace. The address is an IP and a port:
-// there is nobody to look names up in there.
+// DialContext dials from the client's namespace. The address is an IP and a port, because the
+// namespace has no name server.
 func (p *Pair) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, fmt.Errorf("netns: dial: %w", err)

@@ -1,6 +1,6 @@
-// Package pgbouncer puts a PgBouncer between tests and a PostgreSQL server. It runs on
-// 127.0.0.1, as an unprivileged user, with a configuration in a temporary folder, and
-// is gone when the test ends or the test's process does.
+// Package pgbouncer runs a PgBouncer between tests and a PostgreSQL server. It listens on
+// 127.0.0.1, runs as an unprivileged user, and has its configuration in a temporary folder. It ends
+// with the test, or with the test's process.
 package pgbouncer
 
 import (
@@ -29,18 +29,17 @@ const (
 
 // Options describe a PgBouncer.
 type Options struct {
-	Mode       string // of the above
+	Mode       string // one of the pool modes above
 	PoolSize   int    // how many sessions of the server it may use; 0: 20
-	RoundRobin bool   // it takes them in turn, and not the one used last
+	RoundRobin bool   // it uses the sessions in turn, not the last used one
 	Settings   []string
 }
 
-// New starts a PgBouncer in front of the database of serverURL, and returns the URL of the
-// same database through it. Where the program is not on the machine the test is
-// skipped.
+// New starts a PgBouncer in front of the database of serverURL, and returns the URL of the same
+// database through it. If the program is not installed, it skips the test.
 func New(t testing.TB, serverURL string, o Options) string {
 	t.Helper()
-	program, err := look()
+	program, err := findProgram()
 	if err != nil {
 		t.Skip(err)
 	}
@@ -49,13 +48,13 @@ func New(t testing.TB, serverURL string, o Options) string {
 		if err == nil {
 			return u
 		}
-		if tries == 3 { // another has taken its port, perhaps
+		if tries == 3 { // until then, another process may have taken its port
 			t.Fatal(err)
 		}
 	}
 }
 
-func look() (string, error) {
+func findProgram() (string, error) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -64,8 +63,8 @@ func look() (string, error) {
 	return "", errors.New("PgBouncer is not on this machine: apt-get install pgbouncer, dnf install pgbouncer or brew install pgbouncer")
 }
 
-// script ends the program when the standard input ends, which it does with the process of
-// the test.
+// script kills the program at the end of its standard input, which comes with the end of the test's
+// process.
 const script = `trap '' INT
 "$@" </dev/null &
 cat >/dev/null
@@ -91,7 +90,7 @@ func start(t testing.TB, program, serverURL string, o Options) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		args = append(args, "-u", name) // it has read its configuration before
+		args = append(args, "-u", name) // it reads its configuration before it changes its user
 	}
 	cmd := exec.Command("/bin/sh", append(args, file)...)
 	var log bytes.Buffer
@@ -119,10 +118,10 @@ func start(t testing.TB, program, serverURL string, o Options) (string, error) {
 
 func end(stop io.Closer, cmd *exec.Cmd) {
 	stop.Close()
-	cmd.Wait() // the error is that it was killed
+	cmd.Wait() // always fails, because the program was killed
 }
 
-// configuration has all clients be the user of serverURL, whoever they say they are.
+// configuration maps all clients to the user of serverURL, whatever name they give.
 func configuration(serverURL, port string, o Options) (config, database string, err error) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
@@ -179,7 +178,7 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// accepts waits until something listens at addr.
+// accepts waits until a process listens at addr.
 func accepts(addr string) (err error) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var c net.Conn

@@ -1,5 +1,5 @@
-// Command probe tells which PostgreSQL server tests and examples get on this
-// machine. Where they get none it says what to do about it, and fails.
+// Command probe prints which PostgreSQL server tests and examples use on this machine. If there is
+// none, it prints what to do, and fails.
 package main
 
 import (

@@ -8,34 +8,32 @@ type trap struct {
 	hit   chan struct{}
 }
 
-// Freeze stops forwarding in dir, on all connections and on new ones, without
-// closing any: whatever a peer sends from now on, the end of its connection
-// included, waits for Thaw. Peers still connect and their kernels still get
-// acknowledgements; no byte of a protocol comes back.
+// Freeze stops forwarding in dir, on all connections and on new ones, without closing any. All that
+// a peer sends from now on, including the end of its connection, waits for Thaw. Peers still
+// connect, and their kernels still get acknowledgements, but no byte of the protocol.
 func (p *Proxy) Freeze(dir Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.freeze(dir)
 }
 
-// FreezeOn freezes dir (Both if not given) at the first message for which match
-// is true, before it is forwarded: what came before it on its connection goes
-// through, it is held. The channel is closed when that has happened.
+// FreezeOn freezes dir (Both if not given) at the first message for which match is true. It
+// forwards earlier messages of the connection, but holds this one. Then it closes the channel.
 //
-// match sees every message of every connection, one at a time, and must not call
-// the proxy. A later FreezeOn or FreezeAfter takes the place of an earlier one.
+// match gets every message of every connection, one at a time, and must not call the proxy. A later
+// FreezeOn or FreezeAfter replaces an earlier one.
 func (p *Proxy) FreezeOn(match func(msg Message) bool, dir ...Direction) <-chan struct{} {
 	return p.arm(match, false, dir)
 }
 
-// FreezeAfter is like FreezeOn, but the message itself still goes through; no
-// answer to it does. The channel is closed when it has been forwarded.
+// FreezeAfter is FreezeOn, but the message itself is forwarded. No answer to it is. The channel is
+// closed when the message has been forwarded.
 func (p *Proxy) FreezeAfter(match func(msg Message) bool, dir ...Direction) <-chan struct{} {
 	return p.arm(match, true, dir)
 }
 
-// Thaw forwards what was held back, and everything from now on. A FreezeOn or
-// FreezeAfter that has not struck yet never will.
+// Thaw forwards what was held, and everything from now on. It cancels a FreezeOn or FreezeAfter
+// that has not frozen yet.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +66,7 @@ func (p *Proxy) freeze(dir Direction) {
 	}
 }
 
-// thawed is what to wait for before forwarding in dir; nil if nothing.
+// thawed returns a channel to wait for before forwarding in dir, or nil if dir is not frozen.
 func (p *Proxy) thawed(dir Direction) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A link is a client's connection and the one to the server that belongs to it.
+// A link is a client's connection and its connection to the server.
 type link struct {
 	p      *Proxy
 	ctx    context.Context // ends when the link is cut
@@ -17,11 +17,11 @@ type link struct {
 	client *net.TCPConn
 
 	// guarded by p.mu
-	server *net.TCPConn // nil until the client has said what it wants
+	server *net.TCPConn // nil until the client has sent its first message
 	trip   trip
 }
 
-// run forwards both ways until both have ended.
+// run forwards in both directions until both have ended.
 func (l *link) run() {
 	defer l.close()
 	up := &reader{conn: l.client, dir: Up, starting: true}
@@ -43,7 +43,7 @@ func (l *link) run() {
 	down.Wait()
 }
 
-// start reads the client's first message, refusing encryption.
+// start reads the client's first message, and refuses encryption.
 func (l *link) start(up *reader) ([]Message, error) {
 	for {
 		msgs, err := up.next()
@@ -76,7 +76,7 @@ func (l *link) dial() (*net.TCPConn, error) {
 	return server, nil
 }
 
-// pump forwards what from reads to dst, and then how it ended.
+// pump forwards all messages of from to dst, and then the end of the connection.
 func (l *link) pump(from *reader, dst *net.TCPConn) {
 	for {
 		msgs, err := from.next()
@@ -99,9 +99,8 @@ func (l *link) pump(from *reader, dst *net.TCPConn) {
 	}
 }
 
-// forward sends msgs on, as far and as soon as nothing is frozen. It is false if
-// that failed: either the link is cut, or dst is gone, which whoever reads from
-// dst will see and hand on.
+// forward sends msgs, waiting while their direction is frozen. It returns false if that failed: the
+// link is cut, or dst is gone. The reader of dst detects the latter and forwards it.
 func (l *link) forward(dir Direction, msgs []Message, dst io.Writer) bool {
 	for len(msgs) > 0 {
 		if !l.pass(dir) {
@@ -127,7 +126,7 @@ func (l *link) forward(dir Direction, msgs []Message, dst io.Writer) bool {
 	return true
 }
 
-// pass waits while dir is frozen; it is false when the link is cut.
+// pass waits while dir is frozen. It returns false when the link is cut.
 func (l *link) pass(dir Direction) bool {
 	for l.ctx.Err() == nil {
 		thawed := l.p.thawed(dir)
@@ -142,8 +141,8 @@ func (l *link) pass(dir Direction) bool {
 	return false
 }
 
-// admit counts the n first of msgs, which are to be sent on after delay. If a
-// trap stopped it there, hit is to be closed then.
+// admit counts the first n of msgs, which must be sent after delay. If a trap stopped it there, hit
+// must be closed then.
 func (l *link) admit(dir Direction, msgs []Message) (n int, delay time.Duration, hit chan struct{}) {
 	p := l.p
 	p.mu.Lock()
@@ -186,7 +185,7 @@ func (l *link) sleep(d time.Duration) bool {
 	}
 }
 
-// failed hands a broken connection on as what it is to the other side: a reset.
+// failed forwards a broken connection to the other side, as a reset.
 func (l *link) failed(err error) {
 	var network *net.OpError
 	if err != io.EOF && !errors.As(err, &network) {
@@ -207,7 +206,7 @@ func (l *link) cut() {
 	}
 }
 
-// close ends a link whose two ways have ended.
+// close closes a link after both directions have ended.
 func (l *link) close() {
 	l.p.remove(l)
 	l.cancel()

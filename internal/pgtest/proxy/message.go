@@ -16,7 +16,7 @@ const (
 	encryption byte = 2 // SSLRequest, GSSENCRequest, and the answer, always N
 )
 
-// A Message is a message of the protocol that is about to be forwarded.
+// A Message is a message of the protocol, before it is forwarded.
 type Message struct {
 	Direction Direction
 	Type      byte   // as on the wire ('Q' Query, 'P' Parse, 'Z' ReadyForQuery, …), or Startup or Cancel
@@ -26,7 +26,7 @@ type Message struct {
 	raw []byte
 }
 
-// newMessage makes a message of raw, whose body follows the length.
+// newMessage returns the message of raw, whose body follows the length.
 func newMessage(dir Direction, typ byte, raw, body []byte) Message {
 	m := Message{Direction: dir, Type: typ, raw: raw}
 	if dir == Up {
@@ -51,7 +51,7 @@ func newMessage(dir Direction, typ byte, raw, body []byte) Message {
 	return m
 }
 
-// cut takes the first zero-terminated string off b.
+// cut returns the first zero-terminated string of b, and the rest.
 func cut(b []byte) (string, []byte) {
 	s, rest, _ := bytes.Cut(b, []byte{0})
 	return string(s), rest
@@ -72,8 +72,8 @@ func errorText(fields []byte) string {
 	return code + ": " + message
 }
 
-// asksPassword is true for an Authentication message that the client has to
-// answer: neither AuthenticationOk nor AuthenticationSASLFinal.
+// asksPassword reports whether m is an Authentication message that the client must answer: neither
+// AuthenticationOk nor AuthenticationSASLFinal.
 func (m Message) asksPassword() bool {
 	if m.Type != 'R' || len(m.raw) < 9 {
 		return false
@@ -82,7 +82,7 @@ func (m Message) asksPassword() bool {
 	return kind != 0 && kind != 12
 }
 
-// A reader cuts the bytes of a connection into messages.
+// A reader splits the bytes of a connection into messages.
 type reader struct {
 	conn     net.Conn
 	dir      Direction
@@ -90,9 +90,8 @@ type reader struct {
 	buf      []byte
 }
 
-// next waits for a message and returns all that have come along with it, so that
-// what a client sends at once is seen at once. At the end of the connection buf
-// is the rest.
+// next waits for a message and returns all that have arrived with it. So messages that a client
+// sends together stay together. At the end of the connection buf is the rest.
 func (r *reader) next() ([]Message, error) {
 	for {
 		var msgs []Message
@@ -118,7 +117,7 @@ func (r *reader) next() ([]Message, error) {
 	}
 }
 
-// take takes a message off buf, if there is a whole one.
+// take takes a message from buf, if there is a complete one.
 func (r *reader) take() (m Message, ok bool, err error) {
 	head, limit := 1, 1<<30 // the type byte; as long as the server allows
 	if r.starting {

@@ -1,7 +1,6 @@
-// Package proxy is a TCP proxy for tests, in front of a PostgreSQL server. It
-// understands the wire protocol (version 3, in clear), so it can count round
-// trips exactly and stop forwarding at a chosen message, as a link does that
-// swallows packets.
+// Package proxy is a TCP proxy for tests, in front of a PostgreSQL server. It reads the wire
+// protocol (version 3, without encryption). So it can count round trips exactly, and stop
+// forwarding at a chosen message, as a link that drops packets does.
 package proxy
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// A Direction is a way through the proxy, or both.
+// A Direction is a direction through the proxy, or both.
 type Direction uint8
 
 const (
@@ -34,8 +33,7 @@ func (d Direction) String() string {
 	return "no direction"
 }
 
-// A Proxy forwards connections to one server. Its methods may be called from
-// any goroutine.
+// A Proxy forwards connections to one server. Any goroutine may call its methods.
 type Proxy struct {
 	t          testing.TB
 	serverAddr string
@@ -51,8 +49,8 @@ type Proxy struct {
 	stats  Stats
 }
 
-// New starts a proxy on a free port of 127.0.0.1 for the server at serverAddr,
-// a host:port. It is closed when the test ends.
+// New starts a proxy on a free port of 127.0.0.1, for the server at serverAddr, a host:port. It is
+// closed when the test ends.
 func New(t testing.TB, serverAddr string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,12 +69,12 @@ func New(t testing.TB, serverAddr string) *Proxy {
 	return p
 }
 
-// Addr is the host:port for clients.
+// Addr returns the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL is serverURL, of the form postgres://, with the proxy's address in place
-// of the server's, also where that is a socket folder in a parameter. TLS is
-// switched off: the proxy has to read what it forwards.
+// URL returns serverURL, a postgres:// URL, with the proxy's address instead of the server's, even
+// if that is a socket folder in a parameter. It turns TLS off, because the proxy must read what it
+// forwards.
 func (p *Proxy) URL(serverURL string) string {
 	p.t.Helper()
 	u, err := url.Parse(serverURL)
@@ -100,8 +98,7 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// CutAll resets every connection on both sides, frozen or not. New connections
-// are served as before.
+// CutAll resets every connection on both sides, frozen or not. It does not affect new connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))
@@ -140,8 +137,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// add is false once the proxy is closed: Close has then cut all the links it
-// will ever see.
+// add adds a link. It returns false if the proxy is closed: Close has then cut all links.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,17 +1,17 @@
 package proxy
 
-// A trip follows the talk on one connection, to tell whose turn it is. The order
-// of messages does not show that by itself: the answers to the first part of a
-// pipeline may come before its last part.
+// A trip follows the messages on one connection, to know which side must send next. The order of
+// messages does not show that: the answers to the first part of a pipeline may come before its last
+// part.
 type trip struct {
-	open     bool // the client has said something, and is not answered completely
+	open     bool // the client has sent a message, and is not answered completely
 	answered bool // the server has begun to answer: the trip is counted
 	pending  int  // ReadyForQuery messages that are to come
 	flush    bool // the client sent a Flush, to which no ReadyForQuery belongs
-	flushed  bool // and was sent something since
+	flushed  bool // and the server has answered since
 }
 
-// up takes a message of the client and says whether it begins a trip.
+// up handles a message of the client and reports whether it begins a trip.
 func (t *trip) up(m Message) (begins bool) {
 	if m.Type == 'X' { // Terminate is not answered
 		return false
@@ -30,9 +30,9 @@ func (t *trip) up(m Message) (begins bool) {
 	return begins
 }
 
-// down takes a message of the server and says whether it makes a trip count.
-// Notices and notifications out of turn do no harm: outside of a trip they do
-// not count, and within one only the first message does.
+// down handles a message of the server and reports whether it makes a trip count. Notices and
+// notifications out of turn have no effect: outside of a trip they do not count, and inside one
+// only the first message does.
 func (t *trip) down(m Message) (counts bool) {
 	if t.open {
 		counts = !t.answered

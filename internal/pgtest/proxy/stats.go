@@ -27,7 +27,7 @@ type Stats struct {
 	BytesUp, BytesDown int64
 }
 
-// Stats is what was forwarded since New or Reset.
+// Stats returns the counts since New or Reset.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *Proxy) Stats() Stats {
 	return s
 }
 
-// Reset forgets all counts. A round trip that is under way is not counted again.
+// Reset sets all counts to zero. A round trip in progress is not counted again.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

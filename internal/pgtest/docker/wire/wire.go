@@ -1,10 +1,10 @@
-// Package wire has what package pgtest and its command docker say to each other.
+// Package wire defines the messages between package pgtest and its command docker.
 package wire
 
-// What a request may ask for. Create comes first, and once.
+// The requests. Create comes first, and only once.
 const (
 	Create = "create"
-	Start  = "start" // makes the container, or starts it again
+	Start  = "start" // creates the container, or starts it again
 	Stop   = "stop"
 	Crash  = "crash"
 	Pause  = "pause"
@@ -13,7 +13,7 @@ const (
 	State  = "state" // the answer is Running or nothing
 )
 
-// Running is the answer to State of a container that runs.
+// Running is the answer to State if the container runs.
 const Running = "running"
 
 // A Request is a line to the command.

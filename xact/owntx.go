@@ -17,14 +17,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-// own is a transaction that Do has begun, and may start over.
+// An ownTx is a transaction that Do has begun and may restart.
 //
-// It takes the lock at transaction level at once if the first try succeeds under
-// READ COMMITTED. Otherwise it takes it at session level, which outlasts the
-// transaction, and turns it into one of the transaction that it starts over: so the
-// transaction's snapshot is younger than the lock, and a wait leaves neither
-// settings nor a snapshot in it.
-type own struct {
+// If the first try succeeds under READ COMMITTED, ownTx takes the lock at transaction level.
+// Otherwise it takes the lock at session level, which outlasts the transaction. Then it restarts
+// the transaction and converts the lock to one of transaction level. So the transaction's snapshot
+// is younger than the lock, and a wait leaves neither settings nor a snapshot in the transaction.
+type ownTx struct {
 	ctx      context.Context
 	tx       Tx
 	cancel   context.CancelFunc // of the transaction's context
@@ -33,14 +32,14 @@ type own struct {
 	start    time.Time
 	since    time.Time // when it got the lock
 
-	hung  bool // the last call was walked away from
+	hung  bool // the last call got no answer
 	doubt bool // the session may hold the lock
 }
 
 // lock takes the lock, in bounded time after the end of ctx or of MaxWait.
-func (o *own) lock(waits bool) (granted bool, err error) {
+func (o *ownTx) lock(waits bool) (granted bool, err error) {
 	if !waits {
-		o.settings.MaxWait = nil // it is not for a try
+		o.settings.MaxWait = nil // a try does not wait
 	}
 	limit, cancel := wait.Limit(o.ctx, o.settings)
 	defer cancel()
@@ -69,7 +68,7 @@ func (o *own) lock(waits bool) (granted bool, err error) {
 	return granted, err
 }
 
-// acquire takes the lock; doubt: the session may hold it, at session level.
+// acquire takes the lock. doubt is true if the session may hold the lock at session level.
 func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	k, s := w.Key, w.Settings
 	rows, err := w.Session.Exec(lockfn.TryXactOwn(k, s.Mode, s.AnyIsolation))
@@ -81,7 +80,7 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	case rows == lockfn.XactGranted:
 		return true, false, nil
 	case rows == lockfn.XactSession:
-		return restart(w)
+		return restartWithLock(w)
 	case !waits:
 		return false, false, nil
 	case wait.OneTry(s):
@@ -98,7 +97,7 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 		if length > 0 {
 			return w.Slice(length)
 		}
-		// No snapshot stays in view during a pause.
+		// So that no snapshot delays others during the pause.
 		if err := w.Run(lockfn.RollbackAndChain); err != nil {
 			return false, err
 		}
@@ -112,23 +111,24 @@ func acquire(w *wait.Wait, waits bool) (granted, doubt bool, err error) {
 	})
 	switch {
 	case err != nil:
-		return false, !wait.GaveWay(err), err
+		return false, !wait.HoldsNothing(err), err
 	case atXact:
 		return true, false, nil
 	}
-	return restart(w)
+	return restartWithLock(w)
 }
 
-func restart(w *wait.Wait) (granted, doubt bool, err error) {
+// restartWithLock restarts the transaction and converts the session-level lock to transaction level.
+func restartWithLock(w *wait.Wait) (granted, doubt bool, err error) {
 	rows, err := w.Session.Exec(lockfn.Restart(w.Key, w.Settings.Mode))
 	if err == nil && rows != 1 {
-		err = fmt.Errorf("%w while the transaction was started over", advisory.ErrLost)
+		err = fmt.Errorf("%w before the transaction could take it: begin again", advisory.ErrLost)
 	}
 	return err == nil, err != nil, err
 }
 
 // rollback ends the transaction, in bounded time, so that its session holds nothing.
-func (o *own) rollback() {
+func (o *ownTx) rollback() {
 	roll := func() {
 		late, stop := context.WithTimeout(context.WithoutCancel(o.ctx), bound.Grace)
 		defer stop()
@@ -145,7 +145,7 @@ func (o *own) rollback() {
 	} else {
 		roll()
 	}
-	o.released(nil)
+	o.reportReleased(nil)
 }
 
 // release makes sure that the session does not hold the lock: else it ends it, for
@@ -161,7 +161,7 @@ func (o *own) release(s statement.Session) {
 }
 
 // commit commits, in bounded time after the end of ctx.
-func (o *own) commit() error {
+func (o *ownTx) commit() error {
 	late, stop := bound.Context(o.ctx)
 	defer stop()
 	_, err := bound.Call(late, func(context.Context) (none struct{}, _ error) {
@@ -171,11 +171,12 @@ func (o *own) commit() error {
 	if errors.Is(err, bound.ErrNoAnswer) {
 		err = bound.Ended(o.ctx, err)
 	}
-	o.released(err)
+	o.reportReleased(err)
 	return err
 }
 
-func (o *own) released(err error) {
+// reportReleased sends the Released event, if the lock was held.
+func (o *ownTx) reportReleased(err error) {
 	if o.settings.Observer == nil || o.since.IsZero() {
 		return
 	}
