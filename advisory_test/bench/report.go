@@ -16,8 +16,8 @@ import (
 // table is the results in Markdown.
 func table(results []result, rounds int, about string) string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n`make bench` measures this library against other ways to do the same work. `go run . -docs ../../docs` in\n`advisory_test/bench` writes this table and [its plot](bench.png). A ratio of 1.00 means equally quick.\n\n")
-	fmt.Fprintf(&b, "The table shows medians of %d rounds, which measure both in turn. Client and server ran on one machine with\n%d processors, %s, %s. Only the ratios apply to other machines.\n\n",
+	b.WriteString("# Benchmarks\n\n`make bench` measures this library against other ways to do the same work.\n`go run . -docs ../../docs` in `advisory_test/bench` writes this table and\n[its plot](bench.png). A ratio of 1.00 means equally quick.\n\n")
+	fmt.Fprintf(&b, "The table shows medians of %d rounds, which measure both in turn.\nClient and server ran on one machine with %d processors, %s, %s. Only the ratios apply to other machines.\n\n",
 		rounds, runtime.NumCPU(), about, runtime.Version())
 	b.WriteString("| work | driver | against | times quicker (spread) | target | ours | the other |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range results {
