@@ -58,8 +58,8 @@ func runCallUntil[T any](late context.Context, conn Conn, f func(*call) (T, erro
 		var below drivers.Kind
 		err := conn.Raw(func(driverConn any) error {
 			below = drivers.Of(driverConn)
-			c.look(driverConn)
-			if late.Err() != nil { // it came after a statement that outlasted this call
+			c.keepDriver(driverConn)
+			if late.Err() != nil { // conn was busy with another statement until this call was over
 				return dbconn.Destroy(driverConn)
 			}
 			return nil
@@ -101,7 +101,7 @@ func (c *call) giveUp() { c.raw.GiveUp() }
 
 // discard destroys the connection, and with it all locks that it holds.
 func (c *call) discard() {
-	if dbconn.Discard(c.conn) { // perhaps it was closed beneath this call, and is in its pool
+	if dbconn.Discard(c.conn) { // the caller may have closed it during this call, so that it is in its pool
 		c.raw.Close()
 	}
 	c.owner.Clear()

@@ -14,9 +14,9 @@ var (
 	errAgain = errors.New("open another connection")
 )
 
-// gone adds errGone to the error of a call's first statement, if the connection is gone. It may
-// have been so for long: pooled connections die unnoticed, with a restart of the server, say.
-func gone(err error) error {
+// markGone adds errGone to the error of a call's first statement if the connection is gone. Pooled
+// connections may have died long before, for example with a restart of the server.
+func markGone(err error) error {
 	if !lockfn.Gone(err) || errors.Is(err, statement.ErrBusy) || errors.Is(err, bound.ErrNoAnswer) {
 		return err
 	}

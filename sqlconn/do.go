@@ -82,7 +82,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 		}
 		if dead == 0 {
-			most = fresh
+			most = extraDead
 			if db := sqlprivate.Pool(conn); db != nil {
 				most += db.Stats().Idle
 			}
@@ -121,7 +121,7 @@ type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, er
 // In that case nothing was locked and fn has not run, so a repetition is safe.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver dbconn.Driver
-	hung := false // a call was given up: do not wait for conn any more
+	hung := false // a call got no answer: do not wait for conn
 	released := false
 	defer func() {
 		if !closeConn(conn, hung) {
@@ -154,22 +154,11 @@ func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.C
 			released = true
 			uerr = leftLocked(ctx, conn, owner.Keys(), before)
 		} else {
-			hung = errors.Is(uerr, bound.ErrNoAnswer) && !errors.Is(uerr, bound.ErrBusy)
+			hung = errors.Is(uerr, bound.ErrNoAnswer) && !errors.Is(uerr, statement.ErrBusy)
 			uerr = unlockFailed(uerr, driver.Valid)
 		}
 		if uerr != nil {
 			err = errors.Join(err, uerr)
-		case errors.Is(uerr, statement.ErrBusy):
-			err = errors.Join(err, fmt.Errorf("%w; whether it held the lock until then is not known: %w: %w", errLeftOpen, advisory.ErrLost, uerr))
-		case errors.Is(uerr, bound.ErrNoAnswer):
-			hung = true
-			err = errors.Join(err, fmt.Errorf("%w, or fn left a transaction or rows open on the connection: %w", advisory.ErrLost, uerr))
-		case errors.Is(uerr, sql.ErrConnDone) && driver.Valid():
-			err = errors.Join(err, fmt.Errorf("%w: fn closed it, so that it went back to its pool and holds the lock still: leave that to Do", uerr))
-		case errors.Is(uerr, sql.ErrConnDone): // not all drivers say which it is
-			err = errors.Join(err, fmt.Errorf("%w, or fn closed the connection, which is left to Do, and it went back to its pool with the lock: %w", advisory.ErrLost, uerr))
-		default:
-			err = errors.Join(err, fmt.Errorf("%w: %w", advisory.ErrLost, uerr))
 		}
 	}()
 	return true, fn(ctx, conn)
@@ -181,7 +170,7 @@ func unlockFailed(err error, alive func() bool) error {
 	switch {
 	case errors.Is(err, errLeftOpen):
 		return err
-	case errors.Is(err, bound.ErrBusy):
+	case errors.Is(err, statement.ErrBusy):
 		return fmt.Errorf("%w; the lock may have been lost before that: %w: %w", errLeftOpen, advisory.ErrLost, err)
 	case errors.Is(err, bound.ErrNoAnswer):
 		return fmt.Errorf("%w, or fn left a transaction or rows open on the connection: %w", advisory.ErrLost, err)

@@ -10,10 +10,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// Held lists the advisory locks that conn holds, as the server sees it: also those
-// that were taken by hand, and those of a transaction that is open on conn, for
-// pg_locks does not tell the two levels apart. A lock held twice is listed once. Held leaves out
-// locks of extensions, which are on no key.
+// Held returns the advisory locks that conn holds, as the server sees them. It includes locks that
+// were taken with plain SQL, and those of a transaction that is open on conn: pg_locks does not
+// separate the two levels. A lock that is held twice is listed once. Held leaves out locks of
+// extensions, which are on no key.
+//
+// If ctx ends before the answer, Held fails with ctx's error. conn stays usable unless the server did
+// not answer in time; then it is discarded.
 func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
 	locks, err := runCall(ctx, ctx, conn, func(c *call) (locks []advisory.HeldLock, err error) {
 		err = c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {

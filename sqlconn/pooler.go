@@ -142,13 +142,13 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 		pool[i], execs[i] = conn, probeOn(conn)
 		defer func() {
 			if err != nil && !errors.Is(err, advisory.ErrUnsafeServer) {
-				dbconn.Discard(conn) // a lock may be on it
+				dbconn.Discard(conn) // it may hold a lock of the probe
 			}
 			closeConn(conn, errors.Is(err, bound.ErrNoAnswer))
 		}()
 	}
 	db := sqlprivate.Pool(pool[0])
-	if pooler.Known(db) { // by another check meanwhile
+	if pooler.Known(db) { // another check has succeeded
 		return nil
 	}
 	if _, err = pooler.Probe(ctx, execs[0], execs[1]); err == nil && db == sqlprivate.Pool(pool[1]) {
@@ -160,7 +160,7 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 // probeOn returns a function that sends statements of a probe on conn, which no one else uses.
 func probeOn(conn Conn) pooler.Exec {
 	return func(ctx context.Context, text string) (int64, error) {
-		return on(ctx, ctx, conn, func(c *call) (int64, error) {
+		return runCall(ctx, ctx, conn, func(c *call) (int64, error) {
 			return statement.Session{Ctx: c.Session.Ctx, On: conn}.Exec(text)
 		})
 	}

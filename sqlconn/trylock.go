@@ -109,7 +109,7 @@ func granted(rows int64, err error) (bool, error) {
 func observeEnd(ctx context.Context, conn Conn, k advisory.Key, s settings.Call, start time.Time, granted bool, err error) {
 	returned := false
 	defer func() {
-		if granted && !told {
+		if granted && !returned {
 			dbconn.Discard(conn)
 		}
 	}()

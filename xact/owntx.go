@@ -148,9 +148,9 @@ func (o *ownTx) rollback() {
 	o.reportReleased(nil)
 }
 
-// release makes sure that the session does not hold the lock: else it ends it, for
-// which it is never too late.
-func (o *own) release(s statement.Session) {
+// release makes sure that the session does not hold the lock. If it cannot, it terminates the
+// session; for that no deadline applies.
+func (o *ownTx) release(s statement.Session) {
 	if err := s.Run(lockfn.RollbackAndChain); err == nil {
 		if _, err := s.Exec(lockfn.UnlockIfHeld(o.key, o.settings.Mode)); err == nil {
 			return

@@ -16,8 +16,8 @@ import (
 // table is the results in Markdown.
 func table(results []result, rounds int, about string) string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nBy `make bench`; `go run . -docs ../../docs` in `advisory_test/bench` writes this table and [its plot](bench.png). 1.00 is as quick as the other way.\n\n")
-	fmt.Fprintf(&b, "Medians of %d rounds, ours and the other turn about in each, on one machine with %d processors, server and client side by side; %s, %s. Only the ratios mean something elsewhere.\n\n",
+	b.WriteString("# Benchmarks\n\n`make bench` measures this library against other ways to do the same work.\n`go run . -docs ../../docs` in `advisory_test/bench` writes this table and\n[its plot](bench.png). A ratio of 1.00 means equally quick.\n\n")
+	fmt.Fprintf(&b, "The table shows medians of %d rounds, which measure both in turn.\nClient and server ran on one machine with %d processors, %s, %s.\nOnly the ratios apply to other machines.\n\n",
 		rounds, runtime.NumCPU(), about, runtime.Version())
 	b.WriteString("| work | driver | against | times quicker (spread) | target | ours | the other |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range results {

@@ -25,13 +25,13 @@ type deadlockWatch struct {
 	next time.Time
 	mark int64 // of the circle that the last check saw; 0: none
 	seen time.Time
-	done bool // a look has been made
+	done bool // a check was made
 }
 
-// lookDue returns when the next look must not be late: the first one, and one that decides
-// about a circle. Others are made at the end of the slice that is under way then, because
+// checkDue returns when the next check must not be late: the first one, and one that decides
+// about a circle. Other checks are made at the end of the slice that is under way then, because
 // each slice that ends early gives up a place in the server's queue.
-func (w *Wait) lookDue() (due time.Time, ok bool) {
+func (w *Wait) checkDue() (due time.Time, ok bool) {
 	return w.watch.next, w.watch.key == w.Key && (!w.watch.done || w.watch.mark != 0)
 }
 
@@ -61,7 +61,7 @@ func (w *Wait) checkDeadlock() error {
 		return err
 	}
 	now = time.Now()
-	w.watch.next, w.watch.done = now.Add(lookEvery), true
+	w.watch.next, w.watch.done = now.Add(checkInterval), true
 	mark, first := lockfn.Circle(rows)
 	switch {
 	case mark == 0 || mark != w.watch.mark:

@@ -86,7 +86,7 @@ func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
 	if end, ok := w.Limit.Deadline(); ok {
 		length = min(length, time.Until(end))
 	}
-	if due, ok := w.lookDue(); ok {
+	if due, ok := w.checkDue(); ok {
 		length = min(length, time.Until(due))
 	}
 	length = max(length, time.Millisecond)

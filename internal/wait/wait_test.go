@@ -91,17 +91,17 @@ func TestLongWaitEnds(t *testing.T) {
 
 func TestLongWaitIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var reported observer
+		var told observer
 		s := &server{free: time.Now().Add(time.Hour)}
-		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&reported))); err != nil {
+		if err := inSlices(newWait(t, s, t.Context(), advisory.WithObserver(&told))); err != nil {
 			t.Fatal(err)
 		}
-		if len(reported) != 10 { // 5 s doubles ten times, not eleven, in an hour
-			t.Errorf("reported %d times: %v", len(reported), reported)
+		if len(told) != 10 { // 5 s doubles ten times, not eleven, in an hour
+			t.Errorf("told %d times: %v", len(told), told)
 		}
-		for i, waited := range reported {
+		for i, waited := range told {
 			if waited < longWait<<i {
-				t.Errorf("reported for the %d. time after %v", i+1, waited)
+				t.Errorf("told for the %d. time after %v", i+1, waited)
 			}
 		}
 	})
@@ -144,9 +144,9 @@ func TestDeadlockIsTold(t *testing.T) {
 	first, other, none := int64(2*mark-1), int64(2*mark), int64(0)
 	another := first + 2
 	for _, c := range []struct {
-		name     string
-		answer   []int64       // of one check after the other; the last one repeats
-		reported time.Duration // 0: never
+		name   string
+		answer []int64       // of one look after the other, the last one for ever
+		told   time.Duration // 0: never
 	}{
 		{"first", []int64{first}, firstCheck + checkInterval},
 		{"other", []int64{other}, firstCheck + othersFail},
@@ -162,7 +162,7 @@ func TestDeadlockIsTold(t *testing.T) {
 				s.circle = func() int64 { return c.answer[min(s.looks, len(c.answer))-1] }
 				w := newWait(t, s, t.Context())
 				err := inSlices(w)
-				if c.reported == 0 {
+				if c.told == 0 {
 					if err != nil {
 						t.Errorf("after %v: %v", time.Since(w.Start), err)
 					}
