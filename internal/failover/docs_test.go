@@ -17,16 +17,16 @@ var stated = []struct {
 	times         int // how often the file has it, at least
 	want          func(given []float64) []float64
 }{
-	{"docs/guarantees.md", `F = ([\d.]+) s(?:, H = ([\d.]+) s)?: U = ([\d.]+) s, D = ([\d.]+) s`, 2, func(given []float64) []float64 {
+	{"docs/guarantees.md", `(?m)^\| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|$`, 2, func(given []float64) []float64 {
 		ts := failover.Of(seconds(given[0]), failover.DefaultHeartbeat)
 		return []float64{given[0], ts.Heartbeat.Seconds(), ts.UserTimeout.Seconds(), ts.Deadline.Seconds()}
 	}},
-	{"docs/guarantees.md", `D of G5 after the last answered ping was sent,\s+([\d.]+) s by default`, 1, byDefault(func(ts failover.Times) time.Duration { return ts.Deadline })},
+	{"docs/guarantees.md", `after the last answered ping was sent,\s+([\d.]+) s by default`, 1, byDefault(func(ts failover.Times) time.Duration { return ts.Deadline })},
 	{"docs/guarantees.md", `8 s old, or half of D \(G5\): ([\d.]+) s by default`, 1, byDefault(func(ts failover.Times) time.Duration {
 		return ts.Slice.Round(100 * time.Millisecond)
 	})},
-	{"docs/guarantees.md", `within the failover time,\s+by default ([\d.]+) s`, 1, byDefault(func(ts failover.Times) time.Duration { return ts.Failover })},
-	{"docs/cli.md", `F = ([\d.]+) s, U = ([\d.]+) s, and ([\d.]+) s`, 1, func([]float64) []float64 {
+	{"docs/guarantees.md", `within the failover time,\s+([\d.]+) s by default`, 1, byDefault(func(ts failover.Times) time.Duration { return ts.Failover })},
+	{"docs/cli.md", `F = ([\d.]+) s, U = ([\d.]+) s, and the margin is ([\d.]+) s`, 1, func([]float64) []float64 {
 		ts := failover.Of(failover.Default, failover.DefaultHeartbeat)
 		return []float64{ts.Failover.Seconds(), ts.UserTimeout.Seconds(), failover.Margin(failover.Default).Seconds()}
 	}},
