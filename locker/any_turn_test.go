@@ -2,6 +2,7 @@ package locker_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,5 +86,31 @@ func TestTryLockAnyGoesOnAfterALoss(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		released(t, f, l, next)
+	}, locker.WithFencing())
+}
+
+// Readers come faster than their tokens. A TryLockAny has its turn among them.
+func TestTryLockAnyHasATurnAmongReaders(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		l.Ping(context.Background())
+		f.set(func() { f.delay = 30 * time.Millisecond })
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+				lock := lock(t, l, job, advisory.Shared)
+				time.Sleep(100 * time.Millisecond)
+				lock.Unlock()
+			})
+		}
+		time.Sleep(105 * time.Millisecond)
+		start := time.Now()
+		(<-triesAny(t, l, job)).Unlock()
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("a try of any took %v", took)
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		released(t, f, l, job)
 	}, locker.WithFencing())
 }

@@ -412,8 +412,6 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 		switch {
 		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
 			g.advance()
-		case g.busy || g.asking:
-			t.watch(g)
 		case g.hold != nil && g.hold.fits(r) && !g.queue.conflictsUpTo(mode, t.stamp):
 			if len(free) > 0 {
 				t.watch(g) // if those before it are not free
@@ -422,6 +420,8 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 			t.rest = keys[i+1:]
 			g.join(r, t.stamp)
 			return r, change, nil
+		case g.busy || g.asking:
+			t.watch(g)
 		case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
 			t.watch(g)
 			g.askWhetherWanted()
