@@ -26,7 +26,9 @@ type fakeServer struct {
 
 	mu       sync.Mutex
 	locks    map[string]*fakeConn
+	again    map[string]int               // how often the holder has taken it beyond the first time
 	readers  map[string]map[*fakeConn]int // how often each has a shared lock
+	waiting  map[string][]*fakeWait       // who waits, first come first served
 	wanted   []int64                      // keys that somebody waits for, of shared locks
 	freed    chan struct{}                // closed when a lock is released
 	settings map[string]string
@@ -41,6 +43,16 @@ type fakeServer struct {
 	mindless bool          // the driver does not mind its ctx, as lib/pq on a link that swallows packets
 	pids     int
 	tokens   int64
+	conns    []*fakeConn
+	changed  func(key string)                                 // if set, called when a key's holders or waiters have changed
+	latency  func(c *fakeConn) (delay, transit time.Duration) // if set, of each statement
+}
+
+// A fakeWait is a session in the server's queue for a key.
+type fakeWait struct {
+	c       *fakeConn
+	shared  bool
+	granted bool
 }
 
 // A fakeStatement is one that was sent.
@@ -50,10 +62,12 @@ type fakeStatement struct {
 	ops      []lockfn.Op // of a batch
 	at       time.Time
 	answered bool
+	wait     *fakeWait // of a slice
+	key      string
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
+	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
 }
 
 // open opens a pool.
@@ -61,7 +75,17 @@ func (f *fakeServer) open() *sql.DB { return sql.OpenDB(f) }
 
 func (f *fakeServer) Driver() driver.Driver { return nil }
 
-func (f *fakeServer) Connect(ctx context.Context) (driver.Conn, error) {
+func (f *fakeServer) Connect(ctx context.Context) (driver.Conn, error) { return f.connect(0) }
+
+// A fakeProcess is one of several that connect to a server.
+type fakeProcess struct {
+	*fakeServer
+	number int
+}
+
+func (p fakeProcess) Connect(ctx context.Context) (driver.Conn, error) { return p.connect(p.number) }
+
+func (f *fakeServer) connect(process int) (driver.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dialed = append(f.dialed, time.Now())
@@ -69,7 +93,9 @@ func (f *fakeServer) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, f.refused
 	}
 	f.pids++
-	return &fakeConn{f: f, pid: f.pids, closed: make(chan struct{}), canceled: make(chan struct{}, 1)}, nil
+	c := &fakeConn{f: f, pid: f.pids, process: process, closed: make(chan struct{})}
+	f.conns = append(f.conns, c)
+	return c, nil
 }
 
 // fallMute answers nothing any more.
@@ -121,10 +147,9 @@ func (f *fakeServer) setting(name string, unit time.Duration) time.Duration {
 type fakeConn struct {
 	f        *fakeServer
 	pid      int
-	batch    string
+	process  int
 	closed   chan struct{}
 	closedAt time.Time
-	canceled chan struct{}
 }
 
 func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.New("not here") }
@@ -132,72 +157,170 @@ func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.New("not here
 func (c *fakeConn) Close() error {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
-	if c.closedAt.IsZero() {
-		c.closedAt = time.Now()
-		close(c.closed)
-		for k, readers := range c.f.readers {
-			if readers[c] > 0 {
-				delete(readers, c)
-				c.f.free(k)
-			}
-		}
-		for k, holder := range c.f.locks {
-			if holder == c {
-				c.f.free(k)
-			}
-		}
-	}
+	c.end()
 	return nil
 }
 
-// free releases a lock. The mutex is held.
+// end ends the session. The mutex is held.
+func (c *fakeConn) end() {
+	if !c.closedAt.IsZero() {
+		return
+	}
+	c.closedAt = time.Now()
+	close(c.closed)
+	for k, queue := range c.f.waiting {
+		for _, w := range slices.Clone(queue) {
+			if w.c == c {
+				w.leave(k)
+			}
+		}
+	}
+	for k, readers := range c.f.readers {
+		if readers[c] > 0 {
+			delete(readers, c)
+			c.f.wake(k)
+		}
+	}
+	for k, holder := range c.f.locks {
+		if holder == c {
+			c.f.free(k)
+		}
+	}
+}
+
+// free releases an exclusive lock. The mutex is held.
 func (f *fakeServer) free(key string) {
 	delete(f.locks, key)
+	delete(f.again, key)
+	f.wake(key)
+}
+
+// wake serves those who wait, after a change of a key. The mutex is held.
+func (f *fakeServer) wake(key string) {
+	if f.changed != nil {
+		f.changed(key)
+	}
+	f.serve(key)
 	close(f.freed)
 	f.freed = make(chan struct{})
 }
 
-// take takes a lock if it is free. The mutex is held.
+// serve grants a key to those who wait for it and whose turn it is. The mutex is held.
+func (f *fakeServer) serve(key string) {
+	if f.mute != nil {
+		return
+	}
+	for _, w := range slices.Clone(f.waiting[key]) {
+		if !w.granted && w.c.compatible(key, w.shared) && !w.c.passes(key, w.shared, w) {
+			w.granted = true
+			w.remove(key)
+			w.c.grant(key, w.shared)
+		}
+	}
+}
+
+// take takes a lock if it is free, and nobody waits for it whom that would pass. The mutex is held.
 func (c *fakeConn) take(key string, shared bool) bool {
+	f := c.f
+	mine := f.readers[key][c] > 0 && shared || f.locks[key] == c && !shared // PostgreSQL counts
+	if !mine && (!c.compatible(key, shared) || c.passes(key, shared, nil)) {
+		return false
+	}
+	c.grant(key, shared)
+	return true
+}
+
+// compatible reports whether no other session holds key in a mode that excludes this. The mutex is held.
+func (c *fakeConn) compatible(key string, shared bool) bool {
 	f := c.f
 	if holder := f.locks[key]; holder != nil && holder != c {
 		return false
 	}
-	if shared {
+	for reader := range f.readers[key] {
+		if !shared && reader != c {
+			return false
+		}
+	}
+	return true
+}
+
+// passes reports whether a grant would pass a session that waits in a mode which excludes this: any, or
+// such as came before until. The mutex is held.
+func (c *fakeConn) passes(key string, shared bool, until *fakeWait) bool {
+	for _, w := range c.f.waiting[key] {
+		if w == until {
+			return false
+		}
+		if w.c != c && !(w.shared && shared) {
+			return true
+		}
+	}
+	return false
+}
+
+// grant notes a lock. The mutex is held.
+func (c *fakeConn) grant(key string, shared bool) {
+	f := c.f
+	switch {
+	case shared:
 		if f.readers[key] == nil {
 			f.readers[key] = map[*fakeConn]int{}
 		}
 		f.readers[key][c]++
-		return true
+	case f.locks[key] == c:
+		f.again[key]++
+	default:
+		f.locks[key] = c
 	}
-	for reader := range f.readers[key] {
-		if reader != c {
-			return false
-		}
+	if f.changed != nil {
+		f.changed(key)
 	}
-	f.locks[key] = c
-	return true
 }
 
 // giveBack releases a lock. The mutex is held.
 func (c *fakeConn) giveBack(key string, shared bool) bool {
 	f := c.f
-	if !shared {
-		if f.locks[key] != c {
-			return false
-		}
-		f.free(key)
-		return true
-	}
-	if f.readers[key][c] == 0 {
+	switch {
+	case !shared && f.locks[key] != c, shared && f.readers[key][c] == 0:
 		return false
-	}
-	if f.readers[key][c]--; f.readers[key][c] == 0 {
+	case !shared && f.again[key] > 0:
+		f.again[key]--
+	case !shared:
+		f.free(key)
+	case f.readers[key][c] > 1:
+		f.readers[key][c]--
+	default:
 		delete(f.readers[key], c)
-		close(f.freed)
-		f.freed = make(chan struct{})
+		f.wake(key)
 	}
 	return true
+}
+
+// queue puts a session into the queue for a key. The mutex is held.
+func (c *fakeConn) queue(key string, shared bool) *fakeWait {
+	w := &fakeWait{c: c, shared: shared}
+	c.f.waiting[key] = append(c.f.waiting[key], w)
+	if c.f.changed != nil {
+		c.f.changed(key)
+	}
+	c.f.serve(key)
+	return w
+}
+
+// leave takes a session out of the queue. The mutex is held.
+func (w *fakeWait) leave(key string) {
+	if w.remove(key) {
+		w.c.f.wake(key)
+	}
+}
+
+func (w *fakeWait) remove(key string) bool {
+	q := w.c.f.waiting[key]
+	i := slices.Index(q, w)
+	if i >= 0 {
+		w.c.f.waiting[key] = slices.Delete(q, i, i+1)
+	}
+	return i >= 0
 }
 
 // reading returns how many shared holds of a key there are.
@@ -231,7 +354,10 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	s.pid, s.at = c.pid, time.Now()
 	c.f.mu.Lock()
 	c.f.sent = append(c.f.sent, s)
-	mute, delay := c.f.mute, c.f.delay
+	mute, delay, transit := c.f.mute, c.f.delay, c.f.transit
+	if c.f.latency != nil {
+		delay, transit = c.f.latency(c)
+	}
 	if c.f.mindless {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -258,7 +384,9 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 		}
 		answer()
 		s.answered = true
-		transit := c.f.transit
+		if c.f.latency == nil {
+			transit = c.f.transit
+		}
 		c.f.mu.Unlock()
 		time.Sleep(transit)
 		return nil
@@ -267,7 +395,7 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 
 var settingOf = regexp.MustCompile(`\('(\w+)', '([^']*)'\)`)
 var sliceTime = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
-var listedIn = regexp.MustCompile(`'\{([\d,]*)\}'`)
+var listedIn = regexp.MustCompile(`'\{([-\d,]*)\}'`)
 
 func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
 	s := &fakeStatement{text: query}
@@ -292,7 +420,7 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			}
 		case query == lockfn.Ping, query == "BEGIN", query == "SELECT $1::pg_catalog.int4 AS pgadvisory":
 		case strings.Contains(query, "pg_cancel_backend"): // a guard; those that are to leave come first
-			c.f.cancel(listedIn.FindStringSubmatch(query)[1])
+			rows = c.f.cancel(listedIn.FindStringSubmatch(query)[1])
 		case strings.Contains(query, "set_config"):
 			for _, m := range settingOf.FindAllStringSubmatch(query, -1) {
 				c.f.settings[m[1]] = m[2]
@@ -304,20 +432,34 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 	return driver.RowsAffected(rows), err
 }
 
-// cancel lets those sessions wait no more.
-func (f *fakeServer) cancel(pids string) {
+// cancel lets those sessions wait no more, and returns how many waited. The mutex is held.
+func (f *fakeServer) cancel(pids string) (n int) {
 	for _, s := range f.sent {
-		if isSlice(s) && !s.answered && slices.Contains(strings.Split(pids, ","), strconv.Itoa(s.pid)) {
-			s.answered = true
+		if isSlice(s) && s.wait != nil && !s.answered && slices.Contains(strings.Split(pids, ","), strconv.Itoa(s.pid)) {
+			s.answered = !s.wait.granted // else it came too late
+			if s.answered {
+				s.wait.leave(s.key)
+				n++
+			}
 		}
 	}
 	close(f.freed)
 	f.freed = make(chan struct{})
+	return n
 }
 
 // slice waits for a lock, until the slice's time is over or somebody cancels it.
 func (c *fakeConn) slice(ctx context.Context, s *fakeStatement) (driver.Result, error) {
-	key := strings.Fields(s.text)[4] // classid is 0, for small numbers
+	tag := strings.Fields(s.text)
+	classid, err := strconv.ParseUint(tag[3], 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	objid, err := strconv.ParseUint(tag[4], 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	key := strconv.FormatInt(int64(classid<<32|objid), 10)
 	ms, err := strconv.Atoi(sliceTime.FindStringSubmatch(s.text)[1])
 	if err != nil {
 		return nil, err
@@ -325,31 +467,59 @@ func (c *fakeConn) slice(ctx context.Context, s *fakeStatement) (driver.Result, 
 	s.pid, s.at = c.pid, time.Now()
 	c.f.mu.Lock()
 	c.f.sent = append(c.f.sent, s)
-	mute := c.f.mute != nil
-	c.f.mu.Unlock()
-	end := time.After(time.Duration(ms) * time.Millisecond)
-	if mute {
-		end = nil
+	var transit time.Duration
+	if c.f.latency != nil {
+		var delay time.Duration
+		delay, transit = c.f.latency(c)
+		c.f.mu.Unlock()
+		time.Sleep(delay)
+		c.f.mu.Lock()
+		if !c.closedAt.IsZero() {
+			c.f.mu.Unlock()
+			return nil, driver.ErrBadConn
+		}
 	}
+	s.key, s.wait = key, c.queue(key, strings.Contains(s.text, "_shared"))
+	c.f.mu.Unlock()
+	defer c.f.set(func() { s.wait.leave(key) })
+	var end <-chan time.Time
+	over := false
 	for {
 		c.f.mu.Lock()
-		freed, transit := c.f.freed, c.f.transit
-		if c.f.mute == nil && !s.answered && c.take(key, strings.Contains(s.text, "_shared")) {
+		freed, mute := c.f.freed, c.f.mute
+		if c.f.latency == nil {
+			transit = c.f.transit
+		}
+		c.f.serve(key) // who is silent no more
+		switch {
+		case mute != nil: // it does nothing
+		case !c.closedAt.IsZero():
+			c.f.mu.Unlock()
+			return nil, driver.ErrBadConn
+		case !s.answered && s.wait.granted:
 			s.answered = true
 			c.f.mu.Unlock()
 			time.Sleep(transit)
 			return driver.RowsAffected(lockfn.SliceGranted), nil
-		}
-		if s.answered {
+		case s.answered:
 			c.f.mu.Unlock()
 			return driver.RowsAffected(lockfn.SliceCanceled), nil
+		case over:
+			s.answered = true
+			c.f.mu.Unlock()
+			return driver.RowsAffected(lockfn.SliceTimeout), nil
+		case end == nil:
+			end = time.After(time.Duration(ms) * time.Millisecond)
+		}
+		if c.f.mindless {
+			ctx = context.WithoutCancel(ctx)
 		}
 		c.f.mu.Unlock()
 		select {
 		case <-end:
-			c.f.set(func() { s.answered = true })
-			return driver.RowsAffected(lockfn.SliceTimeout), nil
+			over = true
 		case <-freed:
+		case <-mute:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-c.closed:
@@ -390,14 +560,27 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			rows.columns = 6
 		case query == lockfn.Wanted:
 			rows.columns = 4
-			for _, k := range c.f.wanted {
-				rows.add(int64(0), k, int64(1), "")
+			for _, k := range append(slices.Clone(c.f.wanted), c.wanted()...) {
+				rows.add(int64(uint64(k)>>32), int64(uint32(k)), int64(1), "")
 			}
 		default:
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
 	return rows, err
+}
+
+// wanted returns the keys that this session holds and others wait for. The mutex is held.
+func (c *fakeConn) wanted() (keys []int64) {
+	for key, queue := range c.f.waiting {
+		if len(queue) == 0 || c.f.locks[key] != c && c.f.readers[key][c] == 0 {
+			continue
+		}
+		if n, err := strconv.ParseInt(key, 10, 64); err == nil {
+			keys = append(keys, n)
+		}
+	}
+	return keys
 }
 
 func listed(arg driver.NamedValue) []string {
@@ -414,6 +597,11 @@ func (c *fakeConn) do(ops []lockfn.Op, keys []string, shared []bool) string {
 			ok = c.take(keys[i], shared[i])
 		case lockfn.OpUnlock:
 			ok = c.giveBack(keys[i], shared[i])
+		case lockfn.OpDowngrade:
+			if ok = c.f.locks[keys[i]] == c; ok {
+				c.grant(keys[i], true)
+				c.giveBack(keys[i], false)
+			}
 		default:
 			c.f.t.Errorf("unknown: op %d", op)
 		}

@@ -134,6 +134,13 @@ func (g *gate) enter(r *request) {
 	g.advance()
 }
 
+// join has r, which came at that stamp and has not queued since, share the lock that is held.
+func (g *gate) join(r *request, stamp uint64) {
+	r.gate, r.stamp = g, stamp
+	g.queue.pushFront(r)
+	g.advance()
+}
+
 // leave takes r, whose caller does not wait any more, out of the queue.
 func (g *gate) leave(r *request) {
 	g.queue.remove(r)

@@ -70,11 +70,20 @@ func (n *line) try() *request   { return n.first(&n.tries) }
 func (n *line) len() int        { return n.all.Len() }
 
 // conflicts reports whether a live request excludes one of that mode, which comes behind it.
-func (n *line) conflicts(m advisory.Mode) bool {
+func (n *line) conflicts(m advisory.Mode) bool { return n.excluder(m) != nil }
+
+// conflictsUpTo reports whether such a request came no later than the stamp.
+func (n *line) conflictsUpTo(m advisory.Mode, stamp uint64) bool {
+	r := n.excluder(m)
+	return r != nil && r.stamp <= stamp
+}
+
+// excluder returns the first live request that excludes one of that mode, or nil.
+func (n *line) excluder(m advisory.Mode) *request {
 	if m == advisory.Shared {
-		return n.first(&n.exclusive) != nil
+		return n.first(&n.exclusive)
 	}
-	return n.front() != nil
+	return n.front()
 }
 
 // settle answers all with err and empties the line. It costs as much as there are requests,

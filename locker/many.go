@@ -334,6 +334,9 @@ type anyTry struct {
 	ended      int // sessions that ended before they answered
 	// open are the gates of keys that are not decided: a statement of somebody else was under way.
 	open []*gate
+	// rest are the keys behind one whose lock the last request was to share: if that is lost
+	// before it has it, these are to be asked for.
+	rest []advisory.Key
 }
 
 // unwatch lets the gates go that a call has watched.
@@ -359,6 +362,10 @@ func (t *anyTry) try(keys []advisory.Key) (r *request, change <-chan struct{}, h
 	for {
 		r, change, err = t.ask(keys)
 		h, err = t.outcome(r, err)
+		if h == nil && err == nil && len(t.rest) > 0 && t.limit.Err() == nil {
+			keys = t.rest
+			continue
+		}
 		if h != nil || !retriable(err) {
 			return r, change, h, unheld(err)
 		}
@@ -399,21 +406,23 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 	mode := t.settings.Mode
 	r = &request{ctx: t.ctx, settings: t.settings, once: true, claim: t.claim, done: make(chan struct{})}
 	free := make([]*gate, 0, len(keys))
-	for _, k := range keys {
+	t.rest = nil
+	for i, k := range keys {
 		g := l.gate(k)
 		conflicts := g.queue.conflicts(mode)
 		switch {
 		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
 			g.advance()
-		case g.busy || g.asking:
-			t.watch(g)
-		case g.hold != nil && !conflicts && g.hold.fits(r):
+		case g.hold != nil && g.hold.fits(r) && !g.queue.conflictsUpTo(mode, t.stamp):
 			if len(free) > 0 {
 				t.watch(g) // if those before it are not free
 				break
 			}
-			g.enter(r)
+			t.rest = keys[i+1:]
+			g.join(r, t.stamp)
 			return r, change, nil
+		case g.busy || g.asking:
+			t.watch(g)
 		case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
 			t.watch(g)
 			g.askWhetherWanted()
@@ -498,7 +507,7 @@ func (t *anyTry) answer(r *request, gates []*gate, won int64, session *session, 
 		return
 	}
 	g := gates[won-1]
-	if g.queue.conflicts(mode) { // somebody came before, who waits for that key
+	if g.queue.conflictsUpTo(mode, t.stamp) { // somebody came before, who waits for that key
 		for _, g := range gates[won:] {
 			if r.live() {
 				t.watch(g)
