@@ -65,6 +65,10 @@ func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, er
 		if err != nil {
 			return none, err
 		}
+		if c.raw.Interruptible() {
+			defer context.AfterFunc(late, c.giveUp)()
+			late = bound.Quiet(late)
+		}
 		c.Session = bound.Given(late, conn, below)
 		v, err := f(c)
 		if errors.Is(err, bound.ErrOpenRows) {

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"weak"
+
+	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
 // fitPools are the pools between whose connections locks were seen to exclude, by
@@ -42,9 +44,39 @@ type Physical struct {
 	at   *byte
 }
 
+// physicals holds what [PhysicalOf] found, by weak.Pointer[byte] of the driver's connection: to
+// find it takes longer than all the rest of a call does in this process.
+var physicals sync.Map
+
 // PhysicalOf returns the connection below a driver's, which may be a wrapper.
 func PhysicalOf(driverConn any) Physical {
-	pid, at, ok := told(reflect.ValueOf(driverConn), depth)
+	conn := reflect.ValueOf(driverConn)
+	if conn.Kind() != reflect.Pointer || given.DriverOf(driverConn) == given.Other {
+		return physicalOf(conn) // a wrapper may change what is below it
+	}
+	at := (*byte)(conn.UnsafePointer())
+	w := weak.Make(at)
+	if p, ok := physicals.Load(w); ok {
+		return p.(found).physical()
+	}
+	p := physicalOf(conn)
+	if _, known := physicals.LoadOrStore(w, found{p.PID, p.Told, weak.Make(p.at)}); !known {
+		runtime.AddCleanup(at, func(w weak.Pointer[byte]) { physicals.Delete(w) }, w)
+	}
+	return p
+}
+
+// found is a [Physical] that does not keep the connection alive.
+type found struct {
+	pid  int64
+	told bool
+	at   weak.Pointer[byte]
+}
+
+func (f found) physical() Physical { return Physical{f.pid, f.told, f.at.Value()} }
+
+func physicalOf(conn reflect.Value) Physical {
+	pid, at, ok := told(conn, depth)
 	return Physical{pid, ok, at}
 }
 
