@@ -9,10 +9,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
-// pgx watches a context that can end on a goroutine of its own, one for each statement, which
-// costs a quarter of the statement. All that it does at the end of the context is to set a
-// deadline on the network connection. So for pgx a [Quiet] context and [Driver.GiveUp] have the
-// same effect, without that goroutine.
+// A driver, and database/sql for rows, watch a context that can end on goroutines of their own, for
+// each statement, which costs a quarter of the statement and more. All that pgx does at the end of
+// the context is to set a deadline on the network connection, and lib/pq may not return at all. So
+// a [Quiet] context and [Driver.GiveUp] do as much without those goroutines. Only, lib/pq sends no
+// request to cancel the statement: what waits on the server goes on there until it is over.
 
 // Quiet returns a context with the values of ctx and its error, of whose end a driver hears
 // nothing. It is for a connection that is [Driver.Interruptible].
@@ -28,10 +29,16 @@ type quiet struct{ context.Context }
 func (quiet) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 func (quiet) Done() <-chan struct{}                   { return nil }
 
-// Interruptible reports whether [Driver.GiveUp] ends a statement of pgx's that is under way.
+// Interruptible reports whether [Driver.GiveUp] ends a statement that is under way.
 func (d *Driver) Interruptible() bool {
 	c, ok := d.conn.Load().(driverConn)
-	if !ok || given.DriverOf(c.Conn) != given.PGX {
+	if !ok {
+		return false
+	}
+	switch given.DriverOf(c.Conn) {
+	case given.PQ:
+		return true
+	case given.Other:
 		return false
 	}
 	t := reflect.TypeOf(c.Conn)
