@@ -65,7 +65,7 @@ func in[T any](late context.Context, conn Conn, f func(*call) (T, error)) (T, er
 		if err != nil {
 			return none, err
 		}
-		if c.raw.Interruptible() {
+		if below == given.PGX && c.raw.Interruptible() { // with lib/pq it gains nothing, and loses the request to cancel
 			defer context.AfterFunc(late, c.giveUp)()
 			late = bound.Quiet(late)
 		}
