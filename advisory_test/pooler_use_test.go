@@ -135,6 +135,27 @@ func TestBatchOnAnotherSessionDoesNothing(t *testing.T) {
 				if n, _ := p.locks(t); n != held {
 					t.Errorf("own session %v: %d locks are held", own, n)
 				}
+				for _, r := range []lockfn.Request{
+					{Op: lockfn.OpUnlock, Key: key},
+					{Op: lockfn.OpTry, Key: key},
+					{Op: lockfn.OpTry, Key: advisory.Pair(7, -1), Mode: advisory.Shared},
+					{Op: lockfn.OpUnlock, Key: advisory.Pair(7, -1), Mode: advisory.Shared},
+				} {
+					before, _ := p.locks(t)
+					result, err := conn.ExecContext(t.Context(), lockfn.Single(r, expected))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, _ := result.RowsAffected()
+					after, _ := p.locks(t)
+					change := after - before
+					if r.Op == lockfn.OpUnlock {
+						change = -change
+					}
+					if own && (got != lockfn.SingleYes || change != 1) || !own && (got != lockfn.SingleOtherPID || change != 0) {
+						t.Errorf("own session %v: %v alone: %d, and %d locks after %d", own, r, got, after, before)
+					}
+				}
 			}
 		})
 	}

@@ -395,6 +395,7 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 
 var settingOf = regexp.MustCompile(`\('(\w+)', '([^']*)'\)`)
 var sliceTime = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
+var singleOf = regexp.MustCompile(`^SELECT pg_catalog.generate_series.* pg_catalog.pg_(try_advisory_lock|advisory_unlock)(_shared)?\((-?\d+)\)`)
 var listedIn = regexp.MustCompile(`'\{([-\d,]*)\}'`)
 
 func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
@@ -409,8 +410,19 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		return result, err
 	}
 	rows := 0
+	single := singleOf.FindStringSubmatch(query)
+	if single != nil {
+		s.ops = []lockfn.Op{lockfn.OpTry}
+		if single[1] == "advisory_unlock" {
+			s.ops[0] = lockfn.OpUnlock
+		}
+	}
 	err := c.send(ctx, s, func() {
 		switch {
+		case single != nil:
+			if c.do(s.ops, single[3:], []bool{single[2] != ""}) == "t" {
+				rows = lockfn.SingleYes
+			}
 		case strings.Contains(query, "SELECT t.i FROM"): // any of some keys
 			for i, key := range strings.Split(listedIn.FindStringSubmatch(query)[1], ",") {
 				if c.take(key, strings.Contains(query, "_shared")) {

@@ -182,13 +182,6 @@ func (s *session) bury() {
 	}
 }
 
-// unstick closes the network connection below an owner that is in a call which did not
-// return after the end of its context.
-func (s *session) unstick() {
-	time.Sleep(bound.Abort)
-	s.giveUp()
-}
-
 func (s *session) giveUp() {
 	if d := s.driver.Swap(nil); d != nil {
 		d.GiveUp()

@@ -59,6 +59,7 @@ type session struct {
 	conn   *sql.Conn
 	pinged time.Time
 	driver atomic.Pointer[dbconn.Driver] // for giving the connection up
+	quiet  atomic.Bool                   // a statement is under way that does not know of the end of ctx
 	batch  *sql.Stmt
 }
 
@@ -402,16 +403,8 @@ func (s *session) sendBatch(ops []*op) bool {
 	for i, o := range ops {
 		reqs[i] = *o.req
 	}
-	keys, codes := lockfn.BatchArgs(reqs)
-	var (
-		pid     int
-		answers string
-		token   uint64
-	)
 	sent := time.Now()
-	// Scan closes the rows, which reads up to the end of the transaction: a token
-	// is not durable before.
-	err := s.batch.QueryRowContext(s.ctx, keys, codes).Scan(&pid, &answers, &token)
+	pid, answers, token, err := s.exchange(reqs)
 	if err == nil && pid != s.pid {
 		return s.finish(nil, sent, s.changed(pid), nil)
 	}

@@ -67,6 +67,10 @@ func runCallUntil[T any](late context.Context, conn Conn, f func(*call) (T, erro
 		if err != nil {
 			return none, err
 		}
+		if below == drivers.PGX && c.raw.Interruptible() { // with lib/pq it gains nothing, and loses the request to cancel
+			defer context.AfterFunc(late, c.giveUp)()
+			late = bound.Quiet(late)
+		}
 		c.Session = statement.Given(late, conn, below)
 		v, err := f(c)
 		if errors.Is(err, statement.ErrOpenRows) {

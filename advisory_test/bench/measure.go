@@ -29,6 +29,7 @@ type measurement struct {
 // An env is what a measurement works with. Its pools are fresh, and on one database.
 type env struct {
 	ctx  context.Context
+	url  string
 	open func() *sql.DB
 	done []func()
 }
@@ -57,7 +58,7 @@ func (m measurement) measure(ctx context.Context, server *pgtest.Server, d drive
 		return r, err
 	}
 	defer drop(context.WithoutCancel(ctx))
-	e := &env{ctx: ctx}
+	e := &env{ctx: ctx, url: url}
 	e.open = func() *sql.DB {
 		db, err := sql.Open(d.sql, url)
 		if err != nil {

@@ -22,7 +22,7 @@ var errNotTaken = errors.New("not taken")
 
 var measurements = []measurement{
 	{
-		name: "try and unlock on a connection", against: "the same with $1", target: 1 / 0.6, driver: "lib/pq",
+		name: "try and unlock on a connection", against: "the same with $1", target: 1 / 0.5, driver: "lib/pq",
 		prepare: onConn(func(int) int64 { return 4820 }),
 	},
 	{
@@ -30,16 +30,21 @@ var measurements = []measurement{
 		prepare: onConn(func(int) int64 { return 4820 }),
 	},
 	{
-		name: "the same, ever-new keys", against: "the same with $1", target: 1 / 0.6, driver: "lib/pq",
+		name: "the same, ever-new keys", against: "the same with $1", target: 1 / 0.5, driver: "lib/pq",
 		prepare: onConn(func(i int) int64 { return int64(i) }),
 	},
 	{
 		name: "the same, ever-new keys", against: "the same with $1", target: 1 / 0.9, driver: "pgx",
 		prepare: onConn(func(i int) int64 { return int64(i) }),
 	},
-	{name: "xact.TryDo without work", against: "BEGIN, try with $1, COMMIT", target: 1 / 1.05, prepare: transaction},
+	{name: "one goroutine through a Locker", against: "a pinned connection, $1", target: 1 / 0.55, driver: "lib/pq", prepare: alone},
+	{name: "one goroutine through a Locker", against: "a pinned connection, $1", target: 1, driver: "pgx", prepare: alone},
+	{name: "xact.TryDo without work", against: "BEGIN, try with $1, COMMIT", target: 1, driver: "lib/pq", prepare: transaction},
+	{name: "xact.TryDo without work", against: "BEGIN, try with $1, COMMIT", target: 1 / 1.05, driver: "pgx", prepare: transaction},
+	{name: "4 goroutines, own keys", against: "a native pgx pool of 4, prepared", target: 1, prepare: few},
 	{name: "256 goroutines, own keys", against: "a pool of 16 connections", target: 10, driver: "lib/pq", prepare: ownKeys},
 	{name: "256 goroutines, own keys", against: "a pool of 16 connections", target: 5, driver: "pgx", prepare: ownKeys},
+	{name: "256 goroutines, own keys", against: "a native pgx pool of 16, try and unlock as one batch", target: 3.5, prepare: batches},
 	{name: "64 goroutines, one key", against: "pg_advisory_lock on 16 connections", target: 20, prepare: oneKey},
 	{name: "LockAll of 100 keys", against: "one by one", target: 10, prepare: hundred},
 	{name: "handover between processes", against: "pg_advisory_lock", target: 0.5, prepare: handover(blocking)},
@@ -162,28 +167,50 @@ func pool16(ctx context.Context, e *env) (chan *sql.Conn, error) {
 	return conns, nil
 }
 
-func ownKeys(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
+// throughLocker times n pairs of try and unlock of many goroutines, each on a key of its own.
+func throughLocker(ctx context.Context, e *env, many, n int) func() (time.Duration, error) {
 	l := locker.New(e.open())
 	e.defers(func() { l.Close() })
-	conns, err := pool16(ctx, e)
 	return func() (time.Duration, error) {
-			return goroutines(256, 50_000, func(g int) error {
-				lock, ok, err := l.TryLock(ctx, advisory.Int64(int64(g)))
-				if !ok {
-					return errors.Join(errNotTaken, err)
-				}
-				return lock.Unlock()
-			})
-		}, func() (time.Duration, error) {
-			return goroutines(256, 10_000, func(g int) error {
-				c := <-conns
-				defer func() { conns <- c }()
-				if err := byHand(ctx, c, tryByHand, int64(g+1000)); err != nil {
-					return err
-				}
-				return byHand(ctx, c, unlockByHand, int64(g+1000))
-			})
-		}, err
+		return goroutines(many, n, func(g int) error {
+			lock, ok, err := l.TryLock(ctx, advisory.Int64(int64(g)))
+			if !ok {
+				return errors.Join(errNotTaken, err)
+			}
+			return lock.Unlock()
+		})
+	}
+}
+
+func alone(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
+	c, err := e.open().Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.defers(func() { c.Close() })
+	const n = 1000
+	return throughLocker(ctx, e, 1, n), func() (time.Duration, error) {
+		return each(n, func(int) error {
+			if err := byHand(ctx, c, tryByHand, 1000); err != nil {
+				return err
+			}
+			return byHand(ctx, c, unlockByHand, 1000)
+		})
+	}, nil
+}
+
+func ownKeys(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {
+	conns, err := pool16(ctx, e)
+	return throughLocker(ctx, e, 256, 50_000), func() (time.Duration, error) {
+		return goroutines(256, 10_000, func(g int) error {
+			c := <-conns
+			defer func() { conns <- c }()
+			if err := byHand(ctx, c, tryByHand, int64(g+1000)); err != nil {
+				return err
+			}
+			return byHand(ctx, c, unlockByHand, int64(g+1000))
+		})
+	}, err
 }
 
 func oneKey(ctx context.Context, e *env) (ours, hand func() (time.Duration, error), err error) {

@@ -31,11 +31,18 @@ func (d *Driver) Keep(conn any) error {
 	return nil
 }
 
-// GiveUp closes the network connection below a statement that does not return after the end
-// of its context. pgx's do return; closed beneath one it would panic, if that was just about to.
+// GiveUp ends a statement that does not return after the end of its context: it closes the network
+// connection below, or sets a deadline on pgx's, which then closes it. Closed beneath one of its
+// statements pgx would panic, if that was just about to return.
 func (d *Driver) GiveUp() {
-	if c, ok := d.conn.Load().(driverConn); ok && drivers.Of(c.Conn) != drivers.PGX {
+	c, ok := d.conn.Load().(driverConn)
+	if !ok {
+		return
+	}
+	if drivers.Of(c.Conn) != drivers.PGX {
 		c.Close()
+	} else if d, ok := deadlineOf(c.Conn); ok {
+		d.SetDeadline(past)
 	}
 }
 

@@ -99,3 +99,26 @@ func BatchArgs(rs []Request) (keys, ops string) {
 	}
 	return string(append(k, '}')), string(append(o, '}'))
 }
+
+// The answers of [Single].
+const (
+	SingleNo       = 0
+	SingleYes      = 1
+	SingleOtherPID = 2 // nothing was done, for this is another session
+)
+
+// Single does one request on the session of that pid, in one round trip without anything prepared.
+// It is empty for a downgrade, and it draws no token: see [Batch].
+func Single(r Request, pid int) string {
+	var fn string
+	switch r.Op {
+	case OpTry:
+		fn = tryFn(r.Mode)
+	case OpUnlock:
+		fn = unlockFn(r.Mode)
+	default:
+		return ""
+	}
+	return "SELECT pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_backend_pid() <> " + strconv.Itoa(pid) +
+		fmt.Sprintf(" THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory", SingleOtherPID, call(fn, r.Key), SingleYes, SingleNo)
+}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"weak"
+
+	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
 // fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB]. A failed or missing
@@ -42,9 +44,39 @@ type Physical struct {
 	at   *byte
 }
 
-// PhysicalOf returns the physical connection of a driver's connection, which may be a wrapper.
+// physicals holds what [PhysicalOf] found, by weak.Pointer[byte] of the driver's connection: to
+// find it takes longer than all the rest of a call does in this process.
+var physicals sync.Map
+
+// PhysicalOf returns the connection below a driver's, which may be a wrapper.
 func PhysicalOf(driverConn any) Physical {
-	pid, at, ok := driverPID(reflect.ValueOf(driverConn), depth)
+	conn := reflect.ValueOf(driverConn)
+	if conn.Kind() != reflect.Pointer || drivers.Of(driverConn) == drivers.Other {
+		return physicalOf(conn) // a wrapper may change what is below it
+	}
+	at := (*byte)(conn.UnsafePointer())
+	w := weak.Make(at)
+	if p, ok := physicals.Load(w); ok {
+		return p.(found).physical()
+	}
+	p := physicalOf(conn)
+	if _, known := physicals.LoadOrStore(w, found{p.PID, p.Told, weak.Make(p.at)}); !known {
+		runtime.AddCleanup(at, func(w weak.Pointer[byte]) { physicals.Delete(w) }, w)
+	}
+	return p
+}
+
+// found is a [Physical] that does not keep the connection alive.
+type found struct {
+	pid  int64
+	told bool
+	at   weak.Pointer[byte]
+}
+
+func (f found) physical() Physical { return Physical{f.pid, f.told, f.at.Value()} }
+
+func physicalOf(conn reflect.Value) Physical {
+	pid, at, ok := driverPID(conn, depth)
 	return Physical{pid, ok, at}
 }
 
