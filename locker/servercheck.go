@@ -25,8 +25,8 @@ const (
 	checkEvery = 10 * time.Second
 )
 
-// unchecked reports whether a check is due.
-func (l *Locker) unchecked() bool {
+// checkDue reports whether a check is due.
+func (l *Locker) checkDue() bool {
 	if l.settings.NoServerCheck {
 		return false
 	}
@@ -85,7 +85,7 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 		if !missing || direct {
 			return err
 		}
-		l.missing(e)
+		l.rememberUnchecked(e)
 		if time.Now().After(end) { // not wrapped: it is no longer one to go on after
 			return fmt.Errorf("no lock is given out before the check: %v", e)
 		}
@@ -97,8 +97,8 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// missing remembers why no check could be made yet, for callers whose ctx ends meanwhile.
-func (l *Locker) missing(err error) {
+// rememberUnchecked remembers why no check could be made yet, for callers whose ctx ends meanwhile.
+func (l *Locker) rememberUnchecked(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncheckable = err
@@ -106,7 +106,7 @@ func (l *Locker) missing(err error) {
 
 // whyUnchecked adds to err why no lock could be given out, if that is so.
 func (l *Locker) whyUnchecked(err error) error {
-	if !l.unchecked() {
+	if !l.checkDue() {
 		return err
 	}
 	l.mu.Lock()
@@ -204,7 +204,7 @@ func (l *Locker) checkLater() {
 
 // ensureChecked is for Ping.
 func (l *Locker) ensureChecked(ctx context.Context) error {
-	if !l.unchecked() {
+	if !l.checkDue() {
 		return nil
 	}
 	answer := make(chan error, 1)
