@@ -26,7 +26,6 @@ type handle struct {
 	mode     advisory.Mode
 	released bool
 	works    bool // a function of Do, say, runs under it
-	counted  bool // among the Locker's users
 }
 
 var _ advisory.Lock = (*handle)(nil)

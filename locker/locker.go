@@ -46,12 +46,12 @@ type Locker struct {
 	front           *session              // takes the locks that are free
 	polled          []*gate               // keys that no session waits for
 	polling         bool
-	pollOnly        bool      // all waits are polled: a slice is not possible, or not guarded in time
-	noSessionBefore time.Time // open no session to wait before this
-	users           int       // locks that callers have
-	refusal         error     // ErrClosed once no new locks are given
-	noDelay         bool      // no release is put off any more
-	closed          bool      // and no session is opened
+	pollOnly        bool                 // all waits are polled: a slice is not possible, or not guarded in time
+	noSessionBefore time.Time            // open no session to wait before this
+	users           map[*handle]struct{} // who have a lock, or work under a lost one
+	refusal         error                // ErrClosed once no new locks are given
+	noDelay         bool                 // no release is put off any more
+	closed          bool                 // and no session is opened
 	drained         chan struct{}
 	ending          chan struct{} // closed with it
 	change          chan struct{} // closed when a statement about some key is done; nil if nobody watches
@@ -73,7 +73,7 @@ var _ advisory.Locker = (*Locker)(nil)
 // that make no sense are told by Ping, and by every other call.
 func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
-		db: db, gates: map[advisory.Key]*gate{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},
+		db: db, gates: map[advisory.Key]*gate{}, users: map[*handle]struct{}{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},
 		drained: make(chan struct{}), ending: make(chan struct{}),
 	}
 	l.settings, l.bad = lockerSettings(opts)

@@ -6,7 +6,8 @@ import "sync"
 // the end of each locked region.
 type checkedMutex struct {
 	sync.Mutex
-	check func() // nil outside tests
+	check   func() // nil outside tests
+	regions int    // since the last check
 }
 
 // Unlock verifies the invariants, in test builds, and unlocks the mutex.

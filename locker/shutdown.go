@@ -25,7 +25,7 @@ func (l *Locker) stopGranting() {
 		g.advance()
 	}
 	l.wakeWatchers()
-	if l.users == 0 {
+	if len(l.users) == 0 {
 		l.closeDrained()
 	}
 }

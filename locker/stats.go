@@ -38,7 +38,7 @@ func (l *Locker) Stats() Stats {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: l.users}
+	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
 	for _, g := range l.gates {
 		st.Waiting += g.queue.len()
 	}
@@ -47,20 +47,14 @@ func (l *Locker) Stats() Stats {
 
 // addUser counts h among the users, for which Shutdown waits. The mutex is held.
 func (l *Locker) addUser(h *handle) {
-	if !h.counted {
-		h.counted = true
-		l.users++
-	}
+	l.users[h] = struct{}{}
 }
 
 // removeUser takes note that h is given back, or lost with no work under it. The mutex
 // is held.
 func (l *Locker) removeUser(h *handle) {
-	if !h.counted {
-		return
-	}
-	h.counted = false
-	if l.users--; l.users == 0 && l.refusal != nil {
+	delete(l.users, h)
+	if len(l.users) == 0 && l.refusal != nil {
 		l.closeDrained()
 	}
 }
