@@ -250,11 +250,28 @@ func (s *session) changed(pid int) error {
 	return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
 }
 
-// finish delivers the answers of ops, or loses the session if there is an error.
+// finish delivers the answers of ops, or loses the session if there is an error. It reports
+// whether the session is alive; if not, all ops have been answered. Between the chunks of a large
+// batch others have the mutex.
 func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)) bool {
+	n := min(len(ops), chunk)
+	if !s.deliver(ops[:n], sent, err, deliver) {
+		return false
+	}
+	for ops = ops[n:]; len(ops) > 0; ops = ops[n:] {
+		n = min(len(ops), chunk)
+		if !s.deliver(ops[:n], time.Time{}, nil, deliver) {
+			return false
+		}
+	}
+	return true
+}
+
+// deliver delivers the answers of one chunk.
+func (s *session) deliver(ops []*op, sent time.Time, err error, deliver func(*op)) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if !s.alive() { // overdue meanwhile: all ops have been told
+	if !s.alive() { // overdue meanwhile
 		return false
 	}
 	if err != nil {
@@ -265,21 +282,10 @@ func (s *session) finish(ops []*op, sent time.Time, err error, deliver func(*op)
 		return false
 	}
 	s.recordAnswer(sent)
-	for i, o := range ops {
-		if i%chunk == chunk-1 && !s.pause() {
-			return false
-		}
+	for _, o := range ops {
 		deliver(o)
 	}
 	return true
-}
-
-// pause lets others have the mutex, which is held, while the answers of a large batch are
-// delivered. It reports whether the session lives still; if not, all ops have been answered.
-func (s *session) pause() bool {
-	s.l.mu.Unlock()
-	s.l.mu.Lock()
-	return s.alive()
 }
 
 // ping keeps the session alive and, if it is the front session, the waiters out of the
