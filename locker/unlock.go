@@ -8,7 +8,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// Unlock is as the interface has it. It takes no longer than the Locker's deadline.
+// Unlock releases the lock, or hands it to the next caller of this process. It takes no longer
+// than the Locker's deadline. It fails with [advisory.ErrNotHeld] if the lock is released already,
+// and with [advisory.ErrLost] if it is lost.
 func (h *handle) Unlock() error { return h.unlock(false) }
 
 // unlock releases the lock. With sync it also waits for a release that is put off.
