@@ -18,7 +18,7 @@ import (
 // it got in vain, others may find those keys taken.
 func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
-	locks, missing, err := l.takeAll(ctx, ctx, time.Now(), "try lock all of", keys, opts, false)
+	locks, missing, err := l.takeAll(allCall{ctx: ctx, limit: ctx, start: time.Now(), op: "try lock all of", opts: opts}, keys)
 	if err != nil || missing < len(keys) {
 		giveBack(locks)
 		return nil, false, err
@@ -62,7 +62,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 		}
 	}()
 	for {
-		more, missing, err := l.takeAll(ctx, limit, start, op, keys, opts, true)
+		more, missing, err := l.takeAll(allCall{ctx: ctx, limit: limit, start: start, op: op, opts: opts, waits: true}, keys)
 		locks = append(locks, more[:min(missing, len(more))]...)
 		if err == nil && missing == len(keys) {
 			return locks, nil
@@ -96,24 +96,33 @@ func first(keys []advisory.Key) advisory.Key {
 	return keys[0]
 }
 
+// An allCall is a call that wants all of some keys.
+type allCall struct {
+	ctx, limit context.Context
+	start      time.Time
+	op         string
+	opts       []advisory.LockerOption
+	waits      bool // it waits for what is missing
+}
+
 // takeAll tries all keys at once. It returns the locks up to the first that is missing,
 // in order, then those behind it; and the place of that. The Observer hears of one that is
 // missing only if this is all there is to it.
-func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string, keys []advisory.Key, opts []advisory.LockerOption, waits bool) (locks advisory.Locks, missing int, err error) {
-	s, err := l.checkCall(ctx, opts, keys...)
+func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, missing int, err error) {
+	s, err := l.checkCall(c.ctx, c.opts, keys...)
 	for _, k := range keys {
 		if err == nil {
-			err = notUnder(ctx, k)
+			err = notUnder(c.ctx, k)
 		}
 	}
 	if err != nil {
-		return nil, 0, lockfn.Error(op, first(keys), s.Mode, err)
+		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
 	}
-	rs, err := l.enterAll(limit, keys, func() *request {
-		return &request{ctx: ctx, settings: s, once: true, done: make(chan struct{})}
+	rs, err := l.enterAll(c.limit, keys, func() *request {
+		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
 	})
 	if len(rs) == 0 {
-		return nil, 0, lockfn.Error(op, keys[0], s.Mode, err)
+		return nil, 0, lockfn.Error(c.op, keys[0], s.Mode, err)
 	}
 	missing = len(rs) // of which there are fewer than keys only after an error
 	told := false
@@ -125,7 +134,7 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 	var tell []func()
 	var left error
 	for i, r := range rs {
-		l.awaitAnswer(limit, r)
+		l.awaitAnswer(c.limit, r)
 		h, rerr := r.lock, r.err
 		if h != nil {
 			locks = append(locks, h)
@@ -135,24 +144,24 @@ func (l *Locker) takeAll(ctx, limit context.Context, start time.Time, op string,
 		switch {
 		case errors.Is(rerr, errLeft):
 			if left == nil {
-				left = l.left(ctx, r, start)
+				left = l.left(c.ctx, r, c.start)
 			}
 			rerr = left
-		case waits && sessionEnded(rerr):
+		case c.waits && sessionEnded(rerr):
 			rerr = nil // there are other sessions, to wait on
 		}
 		if err == nil {
 			err = rerr
 		}
-		if h != nil || rerr != nil || !waits {
-			tell = append(tell, func() { l.observeEnd(ctx, s, keys[i], h, start, rerr) })
+		if h != nil || rerr != nil || !c.waits {
+			tell = append(tell, func() { l.observeEnd(c.ctx, s, keys[i], h, c.start, rerr) })
 		}
 	}
 	for _, tell := range tell {
 		tell()
 	}
 	told = true
-	return locks, missing, lockfn.Error(op, keys[0], s.Mode, err)
+	return locks, missing, lockfn.Error(c.op, keys[0], s.Mode, err)
 }
 
 // chunk is how many keys are looked at with the mutex held, and how many one statement tries: a

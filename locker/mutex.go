@@ -13,7 +13,9 @@ type checkedMutex struct {
 // Unlock verifies the invariants, in test builds, and unlocks the mutex.
 func (m *checkedMutex) Unlock() {
 	if m.check != nil {
+		defer m.Mutex.Unlock() // also if check panics: the test's own Close needs it
 		m.check()
+		return
 	}
 	m.Mutex.Unlock()
 }
