@@ -28,7 +28,7 @@ func (l *Locker) observe(e advisory.Event) {
 	}
 }
 
-// tell tells how a call ended: with h, or without if that is nil. If the Observer panics
+// observeEnd reports the end of a call to the Observer: with h, or without if that is nil. If the Observer panics
 // nobody learns that the lock is held, and it is released.
 func (l *Locker) observeEnd(ctx context.Context, s settings.Call, key advisory.Key, h *handle, start time.Time, err error) {
 	o := l.observer(s)
@@ -36,20 +36,20 @@ func (l *Locker) observeEnd(ctx context.Context, s settings.Call, key advisory.K
 		return
 	}
 	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
-	told := false
+	reported := false
 	if h != nil {
 		e.Kind, e.Key, e.Local, e.PID = advisory.Acquired, h.key, h.local, h.hold.session.pid
 		defer func() {
-			if !told {
+			if !reported {
 				giveBack(advisory.Locks{h})
 			}
 		}()
 	}
 	o.Observe(ctx, e)
-	told = true
+	reported = true
 }
 
-// observeLoss tells of a lost hold, later: nobody's callback runs in here. The mutex is held.
+// observeLoss reports a lost hold to the Observers, later: nobody's callback runs in here. The mutex is held.
 func (l *Locker) observeLoss(h *hold, cause error) {
 	for u := range h.users {
 		if o := l.observer(u.settings); o != nil {

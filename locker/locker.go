@@ -69,8 +69,8 @@ type Locker struct {
 
 var _ advisory.Locker = (*Locker)(nil)
 
-// New returns a Locker over db. It opens no connection before it needs one. Options
-// that make no sense are told by Ping, and by every other call.
+// New returns a Locker over db. It opens no connection before it needs one. If
+// the options are wrong, Ping and every other call fail.
 func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
 		db: db, gates: map[advisory.Key]*gate{}, users: map[*handle]struct{}{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},

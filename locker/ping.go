@@ -8,10 +8,10 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
-// Ping opens the Locker's session, if there is none, and looks whether it works: bad
-// options, a server that cannot be reached, or one on which locks would be fake, are told
-// at start-up and not at the first tick. That this could not be found out, because all
-// connections of the pool were in use, say, is an error, too.
+// Ping opens the Locker's session, if there is none, and waits for an answer of the server. Call
+// it at start-up. It fails if the options are wrong, if the server cannot be reached, or if locks
+// would be fake there. It also fails if the server could not be checked, because all
+// connections of the pool were in use, for example.
 func (l *Locker) Ping(ctx context.Context) error {
 	err := l.usable()
 	switch {
