@@ -25,7 +25,7 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 	if fn == nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, work.ErrNilFn)
 	}
-	if _, err := l.ready(ctx, opts, key); err != nil {
+	if _, err := l.checkCall(ctx, opts, key); err != nil {
 		return lockfn.Error("lead", key, advisory.Exclusive, err)
 	}
 	var last error // that a campaign failed with

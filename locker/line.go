@@ -16,7 +16,7 @@ type line struct {
 }
 
 // live reports whether r wants the lock still.
-func (r *request) live() bool { return !r.settled && (r.claim == nil || r.claim.won == nil) }
+func (r *request) live() bool { return !r.answered && (r.claim == nil || r.claim.won == nil) }
 
 func (n *line) push(r *request) {
 	r.inAll = n.all.PushBack(r)
@@ -60,7 +60,7 @@ func (n *line) first(of *list.List) *request {
 			return r
 		}
 		n.remove(r)
-		r.settle(nil)
+		r.answer(nil)
 	}
 	return nil
 }
@@ -86,12 +86,12 @@ func (n *line) excluder(m advisory.Mode) *request {
 	return n.front()
 }
 
-// settle answers all with err and empties the line. It costs as much as there are requests,
+// answerAll answers all with err and empties the line. It costs as much as there are requests,
 // each of which it answers once.
-func (n *line) settle(err error) {
+func (n *line) answerAll(err error) {
 	for r := n.front(); r != nil; r = n.front() {
 		n.remove(r)
-		r.settle(err)
+		r.answer(err)
 	}
 }
 

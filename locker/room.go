@@ -13,25 +13,25 @@ import (
 // how much others use before it takes more than a small part of what was free. So
 // however many Lockers grow at once, they do not fill it between their looks.
 type room struct {
-	size   int64
-	looked time.Time
-	used   int64 // by all, at the last look
-	held   int64 // by this Locker, then
+	size      int64
+	countedAt time.Time
+	used      int64 // by all, at the last look
+	held      int64 // by this Locker, then
 }
 
 const (
-	roomPart  = 8                      // between two looks a Locker takes so much of what was free
-	firstPart = 32                     // and so much of the table before the first look
-	lookAfter = time.Second            // a Locker that holds many looks again after that
-	lookFull  = 100 * time.Millisecond // and at a full table not before that
+	roomPart         = 8                      // between two looks a Locker takes so much of what was free
+	firstPart        = 32                     // and so much of the table before the first look
+	recountAfter     = time.Second            // a Locker that holds many looks again after that
+	recountFullAfter = 100 * time.Millisecond // and at a full table not before that
 )
 
 // left returns how many locks a Locker may take that holds some and is asked for more,
 // and whether to look before.
 func (r *room) left(held, more int64) (left int64, look bool) {
-	age := time.Since(r.looked)
+	age := time.Since(r.countedAt)
 	part := r.size / firstPart
-	if !r.looked.IsZero() {
+	if !r.countedAt.IsZero() {
 		free := r.size - r.used
 		part = max(free/roomPart, min(free, 1))
 	}
@@ -40,9 +40,9 @@ func (r *room) left(held, more int64) (left int64, look bool) {
 	case held >= r.size/2:
 		look = false
 	case more > left:
-		look = part > 0 || age > lookFull
+		look = part > 0 || age > recountFullAfter
 	default:
-		look = age > lookAfter && held > r.size/firstPart
+		look = age > recountAfter && held > r.size/firstPart
 	}
 	return left, look
 }
@@ -59,13 +59,13 @@ func (s *session) admit(ops []*op) (now, later []*op, alive bool) {
 		left, look := s.l.room.left(s.l.held, tries)
 		if look && !looked {
 			s.l.mu.Unlock()
-			if !s.look() {
+			if !s.countServerLocks() {
 				return nil, nil, false
 			}
 			continue
 		}
 		if left <= 0 && tries > 0 {
-			now = s.refuse(ops)
+			now = s.refuseForRoom(ops)
 			s.l.mu.Unlock()
 			return now, nil, true
 		}
@@ -79,14 +79,14 @@ func (s *session) admit(ops []*op) (now, later []*op, alive bool) {
 	}
 }
 
-// refuse answers those of ops that would take a lock, and returns the others. The mutex is held.
-func (s *session) refuse(ops []*op) (others []*op) {
+// refuseForRoom answers those of ops that would take a lock, and returns the others. The mutex is held.
+func (s *session) refuseForRoom(ops []*op) (others []*op) {
 	r := &s.l.room
 	err := fmt.Errorf("%w: this Locker holds %d locks and all of the server %d, of a table of %d: hold fewer, or raise max_locks_per_transaction",
 		advisory.ErrLockTableFull, s.l.held, r.used+s.l.held-r.held, r.size)
 	for _, o := range ops {
 		if o.tries > 0 {
-			o.tell(false, 0, err)
+			o.answer(false, 0, err)
 		} else {
 			others = append(others, o)
 		}
@@ -94,8 +94,8 @@ func (s *session) refuse(ops []*op) (others []*op) {
 	return others
 }
 
-// look counts the locks on the server.
-func (s *session) look() (alive bool) {
+// countServerLocks counts the locks on the server.
+func (s *session) countServerLocks() (alive bool) {
 	var used int64
 	var sent time.Time
 	var err error
@@ -105,7 +105,7 @@ func (s *session) look() (alive bool) {
 	}
 	s.l.mu.Lock()
 	r := &s.l.room
-	r.looked, r.used, r.held = time.Now(), used, s.l.held
+	r.countedAt, r.used, r.held = time.Now(), used, s.l.held
 	if err != nil && !lockfn.LinkGone(err) {
 		r.used, err = r.size, nil // no room for the query itself, say
 	}

@@ -56,7 +56,7 @@ func (s *Semaphore) slots(ctx context.Context, op string, opts []advisory.Semaph
 		step = 1 + rand.N(s.n)
 	}
 	at := func(i int) advisory.Key { return slotKey(s.key, int((int64(start)+int64(i)*int64(step))%int64(s.n))) }
-	set, err := s.l.ready(ctx, lockerOptions(opts), s.key)
+	set, err := s.l.checkCall(ctx, lockerOptions(opts), s.key)
 	return choice{name: at(0), n: s.n, first: firstSlots, at: at}, set, err
 }
 
@@ -84,7 +84,7 @@ func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
 	slots, settings, err := s.slots(ctx, "try semaphore", opts)
 	if slots.n == 0 {
-		return none(s.key, advisory.Exclusive), false, err
+		return noLock(s.key, advisory.Exclusive), false, err
 	}
 	return s.l.tryLockAny(ctx, slots, settings, err)
 }
@@ -97,7 +97,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOp
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
 	slots, settings, err := s.slots(ctx, "semaphore", opts)
 	if slots.n == 0 {
-		return none(s.key, advisory.Exclusive), err
+		return noLock(s.key, advisory.Exclusive), err
 	}
 	lock, err := s.l.lockAny(ctx, slots, settings, err)
 	if busy, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {

@@ -26,8 +26,8 @@ const (
 	checkEvery = 10 * time.Second
 )
 
-// unchecked reports whether a check is due.
-func (l *Locker) unchecked() bool {
+// checkDue reports whether a check is due.
+func (l *Locker) checkDue() bool {
 	if l.settings.NoServerCheck {
 		return false
 	}
@@ -86,7 +86,7 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 		if !missing || direct {
 			return err
 		}
-		l.missing(e)
+		l.rememberUnchecked(e)
 		if time.Now().After(end) { // not wrapped: it is no longer one to go on after
 			return fmt.Errorf("no lock is given out before the check: %v", e)
 		}
@@ -98,8 +98,8 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// missing remembers why no check could be made yet, for callers whose ctx ends meanwhile.
-func (l *Locker) missing(err error) {
+// rememberUnchecked remembers why no check could be made yet, for callers whose ctx ends meanwhile.
+func (l *Locker) rememberUnchecked(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncheckable = err
@@ -107,7 +107,7 @@ func (l *Locker) missing(err error) {
 
 // whyUnchecked adds to err why no lock could be given out, if that is so.
 func (l *Locker) whyUnchecked(err error) error {
-	if !l.unchecked() {
+	if !l.checkDue() {
 		return err
 	}
 	l.mu.Lock()
@@ -205,7 +205,7 @@ func (l *Locker) checkLater() {
 
 // ensureChecked is for Ping.
 func (l *Locker) ensureChecked(ctx context.Context) error {
-	if !l.unchecked() {
+	if !l.checkDue() {
 		return nil
 	}
 	answer := make(chan error, 1)

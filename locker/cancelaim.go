@@ -6,19 +6,19 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 )
 
-// An aim is a cancel that is under way to sessions that wait. PostgreSQL ignores a cancel that
+// A cancelAim is a cancel that is under way to sessions that wait. PostgreSQL ignores a cancel that
 // finds its session idle, and an error in the server's log is what it is to one that has sent its next
 // statement. So a session whose slice has ended sends nothing before the cancel is answered.
-type aim chan struct{}
+type cancelAim chan struct{}
 
 // aimAt begins a cancel of what these sessions wait for. The mutex is held.
-func (l *Locker) aimAt(lists ...[]*session) aim {
-	a := make(aim)
+func (l *Locker) aimAt(lists ...[]*session) cancelAim {
+	a := make(cancelAim)
 	for _, list := range lists {
 		for _, s := range list {
-			s.aimed = a
-			if s.hurried { // it is to be cancelled, and not twice in a row
-				s.spared = time.Now().Add(l.times.Heartbeat / 2)
+			s.wait.aim = a
+			if s.wait.cut { // it is to be cancelled, and not twice in a row
+				s.wait.noCancelBefore = time.Now().Add(l.times.Heartbeat / 2)
 			}
 		}
 	}
@@ -27,21 +27,21 @@ func (l *Locker) aimAt(lists ...[]*session) aim {
 
 // aimAtSlice begins a cancel of the slice that s is to end early; nil if it has ended, or another
 // cancel is under way.
-func (l *Locker) aimAtSlice(s *session) aim {
+func (l *Locker) aimAtSlice(s *session) cancelAim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !s.hurried || !s.aimable() {
+	if !s.wait.cut || !s.mayCancel() {
 		return nil
 	}
 	return l.aimAt([]*session{s})
 }
 
-// aimable reports whether a cancel may aim at s. The mutex is held.
-func (s *session) aimable() bool {
-	return s.target && s.dead == nil && !s.aimed.underWay() && !time.Now().Before(s.spared)
+// mayCancel reports whether a cancel may aim at s. The mutex is held.
+func (s *session) mayCancel() bool {
+	return s.phase == sessionSlicing && !s.wait.aim.underWay() && !time.Now().Before(s.wait.noCancelBefore)
 }
 
-func (a aim) underWay() bool {
+func (a cancelAim) underWay() bool {
 	select {
 	case <-a:
 		return false
@@ -50,19 +50,19 @@ func (a aim) underWay() bool {
 	}
 }
 
-// over takes note that the cancel was answered, or that its link is gone.
-func (a aim) over() {
+// finish takes note that the cancel was answered, or that its link is gone.
+func (a cancelAim) finish() {
 	if a != nil {
 		close(a)
 	}
 }
 
-// ward returns when no cancel is under way to s, whose slice has ended. It does not wait for one
+// awaitCancels returns when no cancel is under way to s, whose slice has ended. It does not wait for one
 // whose link seems to be dead.
-func (s *session) ward() {
+func (s *session) awaitCancels() {
 	s.l.mu.Lock()
-	s.target = false
-	a := s.aimed
+	s.endSlice()
+	a := s.wait.aim
 	s.l.mu.Unlock()
 	if a != nil {
 		late := time.NewTimer(bound.Grace)

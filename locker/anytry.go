@@ -1,0 +1,198 @@
+package locker
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/statement"
+)
+
+// An anyTry is one call's try of any of some keys.
+type anyTry struct {
+	l          *Locker
+	ctx, limit context.Context
+	settings   settings.Call
+	claim      *claim
+	start      time.Time
+	stamp      uint64
+	ended      int // sessions that ended before they answered
+	// open are the gates of keys that are not decided: a statement of somebody else was under way.
+	open []*gate
+	// rest are the keys behind one whose lock the last request was to share: if that is lost
+	// before it has it, these are to be asked for.
+	rest []advisory.Key
+}
+
+func (t *anyTry) watch(g *gate) {
+	g.watched++
+	t.open = append(t.open, g)
+}
+
+// try asks for the first of the keys that is free, on another session if one ends, and waits for the
+// answer. change is as of ask.
+func (t *anyTry) try(keys []advisory.Key) (r *request, change <-chan struct{}, h *handle, err error) {
+	for {
+		r, change, err = t.ask(keys)
+		h, err = t.outcome(r, err)
+		if h == nil && err == nil && len(t.rest) > 0 && t.limit.Err() == nil {
+			keys = t.rest
+			continue
+		}
+		if h != nil || !retriable(err) {
+			return r, change, h, unheld(err)
+		}
+		if t.ended++; t.ended >= maxEnded {
+			return r, change, h, unheld(err)
+		}
+	}
+}
+
+// outcome waits for the answer to r, which ask returned.
+func (t *anyTry) outcome(r *request, err error) (*handle, error) {
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		if t.limit.Err() != nil {
+			return nil, bound.Cause(t.limit)
+		}
+		return nil, nil
+	}
+	if t.claim != nil { // whose caller knows what became of it
+		t.l.awaitAnswer(t.limit, r)
+		return r.lock, r.err
+	}
+	return t.l.await(t.ctx, t.limit, r, t.start)
+}
+
+// ask asks for the first of the keys that is free as far as this process knows; nil if there is
+// none such. Those that it cannot decide now it watches; they may be after the next change.
+func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, err error) {
+	l := t.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal != nil {
+		return nil, nil, l.refusal
+	}
+	change = l.watch()
+	mode := t.settings.Mode
+	r = &request{ctx: t.ctx, settings: t.settings, once: true, claim: t.claim, done: make(chan struct{})}
+	free := make([]*gate, 0, len(keys))
+	t.rest = nil
+	for i, k := range keys {
+		g := l.gate(k)
+		conflicts := g.queue.conflicts(mode)
+		switch {
+		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
+			g.advance()
+		case g.hold != nil && g.hold.admits(r) && !g.queue.conflictsUpTo(mode, t.stamp):
+			if len(free) > 0 {
+				t.watch(g) // if those before it are not free
+				break
+			}
+			t.rest = keys[i+1:]
+			g.join(r, t.stamp)
+			return r, change, nil
+		case g.busy() || g.probing:
+			t.watch(g)
+		case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
+			t.watch(g)
+			g.askWhetherWanted()
+		case g.hold != nil:
+		case g.waiter != nil && conflicts:
+		case g.waiter != nil && g.waiter.waitsAs(g) && !g.waiter.wait.cut: // for readers, as this one is
+			t.watch(g)
+			g.tryBesideWaiter(mode)
+		case g.waiter != nil: // for nobody any more
+			t.watch(g)
+			g.waiter.cutSlice()
+		default:
+			g.beginStatement() // so that a key that is given twice is asked for once
+			free = append(free, g)
+		}
+	}
+	if len(free) == 0 {
+		return nil, change, nil
+	}
+	return r, change, t.submit(r, free)
+}
+
+// submit has the server take, for r, the first of the gates' keys that is free. The mutex is held.
+func (t *anyTry) submit(r *request, gates []*gate) error {
+	l := t.l
+	r.gate = gates[0]
+	session, err := l.frontSession()
+	if err != nil {
+		for _, g := range gates {
+			g.endStatement()
+			g.advance()
+		}
+		return err
+	}
+	mode, upTo := r.settings.Mode, l.stamp()
+	keys := make([]advisory.Key, len(gates))
+	for i, g := range gates {
+		keys[i] = g.key
+	}
+	var won int64
+	var token uint64
+	session.submit(&op{
+		tries: 1,
+		query: func(ctx context.Context, conn *sql.Conn) (err error) {
+			won, err = statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode))
+			if err == nil && won > 0 && l.settings.Fencing {
+				token, err = session.drawToken()
+			}
+			return err
+		},
+		done: func(_ bool, _ uint64, err error) {
+			for _, g := range gates {
+				g.endStatement()
+			}
+			if l.refusal != nil {
+				r.answer(l.refusal) // closed meanwhile: what was won is given back
+			}
+			if err == nil {
+				t.answer(r, gates, won, session, token, upTo)
+			}
+			r.answer(err)
+			for _, g := range gates {
+				g.advance()
+			}
+		},
+	})
+	return nil
+}
+
+// answer gives what session has won to r, or to whom it is due. Keys behind that one were not
+// tried. The mutex is held.
+func (t *anyTry) answer(r *request, gates []*gate, won int64, session *session, token, upTo uint64) {
+	mode := r.settings.Mode
+	refused := gates
+	if won > 0 {
+		refused = gates[:won-1]
+	}
+	for _, g := range refused {
+		g.refusedAt[mode] = upTo
+	}
+	if won == 0 {
+		return
+	}
+	g := gates[won-1]
+	if g.queue.conflictsUpTo(mode, t.stamp) { // somebody came before, who waits for that key
+		for _, g := range gates[won:] {
+			if r.live() {
+				t.watch(g)
+			}
+		}
+	} else {
+		r.gate, r.stamp = g, upTo
+		g.queue.pushFront(r)
+	}
+	g.granted(session, mode, token, upTo)
+}

@@ -1,0 +1,3 @@
+package locker
+
+func init() { verify = checkInvariants }

@@ -1,0 +1,192 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// TryLockAll makes one try for all of the keys, in one round trip: all or nothing. A key
+// may be given twice; it is taken once. Between its answer and its giving back what
+// it got in vain, others may find those keys taken.
+func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Locks, bool, error) {
+	keys = lockfn.Sorted(keys)
+	locks, missing, err := l.takeAll(allCall{ctx: ctx, limit: ctx, start: time.Now(), op: "try lock all of", opts: opts}, keys)
+	if err != nil || missing < len(keys) {
+		giveBack(locks)
+		return nil, false, err
+	}
+	return locks, true, nil
+}
+
+// giveBack releases, at once, locks that were taken in vain.
+func giveBack(locks advisory.Locks) {
+	for some := range slices.Chunk(locks, chunk) {
+		l := some[0].(*handle).hold.gate.l
+		l.mu.Lock() // an event of a loss may read the settings just now
+		for _, h := range some {
+			h.(*handle).settings.HoldAtLeast = 0
+		}
+		l.mu.Unlock()
+	}
+	locks.Unlock()
+}
+
+// LockAll waits until it has all of the keys. It takes them in one order for all callers,
+// and while it waits for one it holds only such as come before: so two LockAll never
+// wait for each other. If the wait ends before, it holds nothing.
+func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (all advisory.Locks, err error) {
+	const op = "lock all of"
+	start := time.Now()
+	keys = lockfn.Sorted(keys)
+	s, err := settings.Locker(opts)
+	if err == nil && ctx == nil {
+		err = errNilCtx
+	}
+	if err != nil {
+		return nil, lockfn.Error(op, first(keys), s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	var locks advisory.Locks
+	defer func() {
+		if all == nil { // an error, or the Observer panicked
+			giveBack(locks)
+		}
+	}()
+	for {
+		more, missing, err := l.takeAll(allCall{ctx: ctx, limit: limit, start: start, op: op, opts: opts, waits: true}, keys)
+		locks = append(locks, more[:min(missing, len(more))]...)
+		if err == nil && missing == len(keys) {
+			return locks, nil
+		}
+		// What comes behind the one that is missing is not held while it is waited for.
+		giveBack(more[min(missing, len(more)):])
+		if err == nil {
+			keys = keys[missing:]
+			remaining := opts
+			if s.MaxWait != nil {
+				remaining = append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
+			}
+			var lock advisory.Lock
+			lock, err = l.acquire(ctx, start, op, keys[0], remaining, false)
+			if err == nil {
+				locks = append(locks, lock)
+				if keys = keys[1:]; len(keys) == 0 {
+					return locks, nil
+				}
+				continue
+			}
+		}
+		return nil, wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
+	}
+}
+
+func first(keys []advisory.Key) advisory.Key {
+	if len(keys) == 0 {
+		return advisory.Key{}
+	}
+	return keys[0]
+}
+
+// An allCall is a call that wants all of some keys.
+type allCall struct {
+	ctx, limit context.Context
+	start      time.Time
+	op         string
+	opts       []advisory.LockerOption
+	waits      bool // it waits for what is missing
+}
+
+// takeAll tries all keys at once. It returns the locks up to the first that is missing,
+// in order, then those behind it; and the place of that. The Observer hears of one that is
+// missing only if this is all there is to it.
+func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, missing int, err error) {
+	s, err := l.checkCall(c.ctx, c.opts, keys...)
+	for _, k := range keys {
+		if err == nil {
+			err = notUnder(c.ctx, k)
+		}
+	}
+	if err != nil {
+		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
+	}
+	rs, err := l.enterAll(c.limit, keys, func() *request {
+		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
+	})
+	if len(rs) == 0 {
+		return nil, 0, lockfn.Error(c.op, keys[0], s.Mode, err)
+	}
+	missing = len(rs) // of which there are fewer than keys only after an error
+	told := false
+	defer func() {
+		if !told { // the Observer panicked
+			giveBack(locks)
+		}
+	}()
+	var tell []func()
+	var left error
+	for i, r := range rs {
+		l.awaitAnswer(c.limit, r)
+		h, rerr := r.lock, r.err
+		if h != nil {
+			locks = append(locks, h)
+		} else {
+			missing = min(missing, i)
+		}
+		switch {
+		case errors.Is(rerr, errLeft):
+			if left == nil {
+				left = l.left(c.ctx, r, c.start)
+			}
+			rerr = left
+		case c.waits && sessionEnded(rerr):
+			rerr = nil // there are other sessions, to wait on
+		}
+		if err == nil {
+			err = rerr
+		}
+		if h != nil || rerr != nil || !c.waits {
+			tell = append(tell, func() { l.observeEnd(c.ctx, s, keys[i], h, c.start, rerr) })
+		}
+	}
+	for _, tell := range tell {
+		tell()
+	}
+	told = true
+	return locks, missing, lockfn.Error(c.op, keys[0], s.Mode, err)
+}
+
+// chunk is how many keys are looked at with the mutex held, and how many one statement tries: a
+// call with more of them lets others in between, and looks at its ctx.
+const chunk = 1024
+
+// enterAll has a request queue for each of the keys. It stops when limit ends or the Locker is
+// closed, and returns the requests up to there, with the error.
+func (l *Locker) enterAll(limit context.Context, keys []advisory.Key, newRequest func() *request) (rs []*request, err error) {
+	rs = make([]*request, 0, len(keys))
+	for some := range slices.Chunk(keys, chunk) {
+		l.mu.Lock()
+		if l.refusal != nil {
+			defer l.mu.Unlock()
+			return rs, l.refusal
+		}
+		for _, k := range some {
+			r := newRequest()
+			rs = append(rs, r)
+			l.gate(k).enqueue(r)
+		}
+		l.mu.Unlock()
+		if len(rs) < len(keys) && limit.Err() != nil {
+			return rs, bound.Cause(limit)
+		}
+	}
+	return rs, nil
+}

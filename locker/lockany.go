@@ -1,0 +1,202 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/under"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
+)
+
+// TryLockAny tries the keys in the given order until one is free: in one round trip, or in one for
+// each thousand keys of which none is free.
+func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
+	s, keys, err := l.readyAny(ctx, keys, opts)
+	return l.tryLockAny(ctx, choiceOf(keys), s, err)
+}
+
+func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, bool, error) {
+	const op = "try lock any of"
+	start := time.Now()
+	if err != nil {
+		return noLock(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
+	}
+	h, err := l.tryAny(ctx, ctx, c, s, nil)
+	err = lockfn.Error(op, c.name, s.Mode, err)
+	l.observeEnd(ctx, s, c.name, h, start, err)
+	if h == nil {
+		return noLock(c.name, s.Mode), false, err
+	}
+	return h, true, nil
+}
+
+// LockAny waits until it has one of the keys: the first that is free. If several become
+// free at once it may get more than one for a moment, in which a try of another finds
+// them taken.
+//
+// It queues for all of the keys, or, if there are more than 128, for 128 of them, chosen at random.
+// The others it tries again after a tenth of a second, or after ten times as long as such a pass
+// takes where that is more: so one that stays free is found within the time of some 12 passes.
+func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
+	s, keys, err := l.readyAny(ctx, keys, opts)
+	return l.lockAny(ctx, choiceOf(keys), s, err)
+}
+
+func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, error) {
+	const op = "lock any of"
+	start := time.Now()
+	if err != nil {
+		return noLock(c.name, s.Mode), lockfn.Error(op, c.name, s.Mode, err)
+	}
+	limit, cancel := wait.Limit(ctx, s)
+	defer cancel()
+	h, err := l.tryAny(ctx, limit, c, s, nil)
+	took := time.Since(start)
+	if wait.OneTry(s) {
+		if h == nil && err == nil {
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
+		}
+	} else if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
+		h, err = l.waitAny(ctx, limit, c, s, start, took)
+	}
+	err = lockfn.Error(op, c.name, s.Mode, wait.Ended(ctx, limit, c.name, s.Mode, start, err))
+	l.observeEnd(ctx, s, c.name, h, start, err)
+	if h == nil {
+		return noLock(c.name, s.Mode), err
+	}
+	return h, nil
+}
+
+// readyAny leaves out the keys under whose locks ctx's work runs.
+func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advisory.LockerOption) (settings.Call, []advisory.Key, error) {
+	s, err := l.checkCall(ctx, opts, keys...)
+	if err != nil {
+		return s, keys, err
+	}
+	others := slices.DeleteFunc(slices.Clone(keys), func(k advisory.Key) bool { return under.Holds(ctx, k) })
+	if len(others) == 0 {
+		return s, keys, notUnder(context.WithoutCancel(ctx), keys[0])
+	}
+	return s, others, nil
+}
+
+// tryAny takes the first key of c that is free, or none: then each of them was refused. It asks for
+// a first few of them and then for more, a chunk at a time.
+func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, cl *claim) (*handle, error) {
+	if ctx.Err() != nil {
+		return nil, bound.Cause(ctx)
+	}
+	t := anyTry{l: l, ctx: ctx, limit: limit, settings: s, claim: cl, start: time.Now()}
+	l.mu.Lock()
+	t.stamp = l.stamp()
+	l.mu.Unlock()
+	defer func() { l.unwatch(t.open) }()
+	asked, candidates, size := false, false, c.first
+	var change <-chan struct{}
+	for from := 0; from < c.n; size = min(4*size, chunk) {
+		keys := make([]advisory.Key, 0, min(size, c.n-from))
+		for ; from < c.n && len(keys) < size; from++ {
+			if k := c.at(from); !under.Holds(ctx, k) {
+				keys = append(keys, k)
+			}
+		}
+		candidates = candidates || len(keys) > 0
+		a, ch, h, err := t.try(keys)
+		if h != nil || err != nil {
+			return h, err
+		}
+		asked = asked || a != nil
+		if change == nil {
+			change = ch
+		}
+	}
+	if !candidates {
+		return nil, notUnder(context.WithoutCancel(ctx), c.at(0))
+	}
+	for len(t.open) > 0 { // statements about these were under way
+		if !asked {
+			select {
+			case <-change:
+			case <-limit.Done():
+				return nil, bound.Cause(limit)
+			}
+		}
+		open := t.open
+		t.open = nil
+		asked, change = false, nil
+		for len(open) > 0 {
+			some := open[:min(len(open), chunk)]
+			open = open[len(some):]
+			keys := make([]advisory.Key, len(some))
+			for i, g := range some {
+				keys[i] = g.key
+			}
+			a, ch, h, err := t.try(keys)
+			l.unwatch(some) // which are watched again if need be
+			if h != nil || err != nil {
+				l.unwatch(open)
+				return h, err
+			}
+			asked = asked || a != nil
+			if change == nil {
+				change = ch
+			}
+		}
+	}
+	return nil, nil
+}
+
+// waitAny waits in the queues of the keys at once, or of some of them, and tries the others now and
+// then. took is how long a pass over all of them takes.
+func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time, took time.Duration) (*handle, error) {
+	cl := &claim{}
+	cl.ctx, cl.cancel = context.WithCancel(limit)
+	defer cl.cancel()
+	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
+		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
+	})
+	stop := wait.Long(ctx, l.observer(s), c.name, s, start)
+	for err == nil && cl.ctx.Err() == nil {
+		var again <-chan time.Time
+		var timer *time.Timer
+		if c.n > maxQueues {
+			timer = time.NewTimer(max(retryAny, 10*took))
+			again = timer.C
+		}
+		select {
+		case <-cl.ctx.Done():
+		case <-again:
+			pass := time.Now()
+			// What it wins it wins for the claim. If it fails the queues, too, say why.
+			l.tryAny(ctx, cl.ctx, c, s, cl)
+			took = time.Since(pass)
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	stop()
+	l.mu.Lock()
+	cl.end(&request{err: errLeft}) // nobody wins from now on
+	for _, r := range rs {
+		if !r.answered {
+			r.answer(errLeft)
+			r.gate.dequeue(r)
+		}
+	}
+	h, won := cl.won.lock, cl.won.err
+	l.mu.Unlock()
+	if errors.Is(won, errLeft) {
+		if err == nil || limit.Err() != nil {
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
+		}
+		return h, err
+	}
+	return h, won
+}

@@ -1,0 +1,64 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// Ping opens the Locker's session, if there is none, and waits for an answer of the server. Call
+// it at start-up. It fails if the options are wrong, if the server cannot be reached, or if locks
+// would be fake there. It also fails if the server could not be checked, because all
+// connections of the pool were in use, for example.
+func (l *Locker) Ping(ctx context.Context) error {
+	err := l.usable()
+	switch {
+	case errors.Is(err, errNotMade):
+		return fmt.Errorf("pgadvisory: ping: %w", err)
+	case err != nil:
+		return err
+	case ctx == nil:
+		return fmt.Errorf("pgadvisory: ping: %w", errNilCtx)
+	}
+	err = l.pingOnce(ctx)
+	for n := 1; n < maxEnded && retriable(err); n++ {
+		err = l.pingOnce(ctx)
+	}
+	err = unheld(err)
+	if err == nil {
+		err = l.ensureChecked(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("pgadvisory: ping: %w", err)
+	}
+	return nil
+}
+
+// pingOnce waits for an answer of the first session.
+func (l *Locker) pingOnce(ctx context.Context) error {
+	answer := make(chan error, 1)
+	if err := l.submitPing(answer); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return bound.Cause(ctx)
+	}
+}
+
+func (l *Locker) submitPing(answer chan error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal != nil {
+		return l.refusal
+	}
+	s, err := l.frontSession()
+	if err == nil {
+		s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})
+	}
+	return err
+}

@@ -1,0 +1,5 @@
+//go:build lockerverify
+
+package locker
+
+func init() { verify = checkInvariants }
