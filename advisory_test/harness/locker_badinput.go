@@ -1,0 +1,3 @@
+package harness
+
+func First[T, U any](v T, _ U) T { return v }

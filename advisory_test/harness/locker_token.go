@@ -1,0 +1,14 @@
+//go:build unix
+
+package harness
+
+import (
+	"context"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+)
+
+// observed is an Observer.
+type Observed func(advisory.Event)
+
+func (f Observed) Observe(_ context.Context, e advisory.Event) { f(e) }

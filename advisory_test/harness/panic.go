@@ -1,0 +1,13 @@
+package harness
+
+import "runtime"
+
+// panicOf returns what f panics with.
+func PanicOf(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+// exitGoroutine ends the goroutine, as t.FailNow does.
+func ExitGoroutine() { runtime.Goexit() }
