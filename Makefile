@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo test busy bench long majors drivers setup
+.PHONY: demo lint test busy bench long majors drivers setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -14,11 +14,17 @@ testflags ?= -count=1 -p=1 -parallel=3 -timeout=30m
 demo:
 	@go run ./examples/reconcile
 
+# Formatting and static checks, by tools of these versions.
+gofumpt ?= mvdan.cc/gofumpt@v0.12.0
+staticcheck ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+lint:
+	@unformatted=$$(go run $(gofumpt) -l .) || exit 1; [ -z "$$unformatted" ] || { echo "not as gofumpt has it:" $$unformatted; exit 1; }
+	@go run $(staticcheck) ./...
+
 # Everything that can run on this machine, in every module. An older.mod beside a go.mod requires
 # an older version of the tool that the module tests.
-test:
+test: lint
 	@go run ./internal/pgtest/probe
-	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not as gofmt has it:" $$unformatted; exit 1; }
 	@find . \( -name go.mod -o -name older.mod \) -not -path '*/testdata/*' | sort | while read -r mod; do \
 		(cd "$$(dirname "$$mod")" && flag=-modfile=$$(basename "$$mod") && \
 			go vet "$$flag" ./... && go test "$$flag" $(race) $(testflags) ./...) || exit 1; \

@@ -101,10 +101,10 @@ func (e *Elector) campaign(ctx context.Context) {
 	for {
 		err := e.l.Lead(ctx, e.key, e.lead, e.opts...)
 		if ctx.Err() != nil {
-			e.begin(nil, nil)
+			e.end(nil)
 			return
 		}
-		e.begin(nil, err)
+		e.end(err)
 		if errors.Is(err, advisory.ErrClosed) || errors.Is(err, advisory.ErrInvalidKey) {
 			return
 		}
@@ -113,7 +113,7 @@ func (e *Elector) campaign(ctx context.Context) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			e.begin(nil, nil)
+			e.end(nil)
 			return
 		}
 	}
@@ -121,19 +121,24 @@ func (e *Elector) campaign(ctx context.Context) {
 
 // lead is what the leader does: it has the jobs run.
 func (e *Elector) lead(ctx context.Context) error {
-	e.begin(ctx, nil)
+	e.begin(ctx)
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-func (e *Elector) begin(term context.Context, err error) {
+// begin records that the term of this node has begun.
+func (e *Elector) begin(term context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.term, e.lock, e.err = term, term, err
-	if term == nil {
-		return
-	}
+	e.term, e.lock, e.err = term, term, nil
 	if lock, ok := advisory.FromContext(term); ok {
 		e.lock = lock.Context()
 	}
+}
+
+// end records that this node does not lead, and why if that is an error.
+func (e *Elector) end(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term, e.lock, e.err = nil, nil, err
 }

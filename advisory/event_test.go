@@ -42,22 +42,38 @@ func TestSlogObserver(t *testing.T) {
 		event advisory.Event
 		want  string
 	}{
-		{advisory.Event{Kind: advisory.Acquired, Key: advisory.Int64(4820), Label: "account", Waited: 2 * time.Second, PID: 812},
-			`level=DEBUG msg="advisory lock acquired" key=4820 mode=exclusive label=account waited=2s pid=812`},
-		{advisory.Event{Kind: advisory.Acquired, Key: advisory.Pair(12, 34), Mode: advisory.Shared, Local: true},
-			`level=DEBUG msg="advisory lock acquired" key=12:34 mode=shared waited=0s local=true`},
-		{advisory.Event{Kind: advisory.NotAcquired, Key: advisory.Int64(0), Waited: time.Second, Err: context.Canceled},
-			`level=DEBUG msg="advisory lock not acquired" key=0 mode=exclusive waited=1s err="context canceled"`},
-		{advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Waited: time.Minute},
-			`level=WARN msg="advisory lock waiting" key=4820 mode=exclusive waited=1m0s`},
-		{advisory.Event{Kind: advisory.Released, Key: advisory.Int64(4820), Held: 3 * time.Second},
-			`level=DEBUG msg="advisory lock released" key=4820 mode=exclusive held=3s`},
-		{advisory.Event{Kind: advisory.Released, Key: advisory.Int64(4820)},
-			`level=DEBUG msg="advisory lock released" key=4820 mode=exclusive`},
-		{advisory.Event{Kind: advisory.Lost, Key: advisory.Int64(4820), Held: time.Hour, Err: errors.New("EOF")},
-			`level=ERROR msg="advisory lock lost" key=4820 mode=exclusive held=1h0m0s err=EOF`},
-		{advisory.Event{Kind: advisory.SessionOpened, PID: 812},
-			`level=DEBUG msg="advisory lock session opened" pid=812`},
+		{
+			advisory.Event{Kind: advisory.Acquired, Key: advisory.Int64(4820), Label: "account", Waited: 2 * time.Second, PID: 812},
+			`level=DEBUG msg="advisory lock acquired" key=4820 mode=exclusive label=account waited=2s pid=812`,
+		},
+		{
+			advisory.Event{Kind: advisory.Acquired, Key: advisory.Pair(12, 34), Mode: advisory.Shared, Local: true},
+			`level=DEBUG msg="advisory lock acquired" key=12:34 mode=shared waited=0s local=true`,
+		},
+		{
+			advisory.Event{Kind: advisory.NotAcquired, Key: advisory.Int64(0), Waited: time.Second, Err: context.Canceled},
+			`level=DEBUG msg="advisory lock not acquired" key=0 mode=exclusive waited=1s err="context canceled"`,
+		},
+		{
+			advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Waited: time.Minute},
+			`level=WARN msg="advisory lock waiting" key=4820 mode=exclusive waited=1m0s`,
+		},
+		{
+			advisory.Event{Kind: advisory.Released, Key: advisory.Int64(4820), Held: 3 * time.Second},
+			`level=DEBUG msg="advisory lock released" key=4820 mode=exclusive held=3s`,
+		},
+		{
+			advisory.Event{Kind: advisory.Released, Key: advisory.Int64(4820)},
+			`level=DEBUG msg="advisory lock released" key=4820 mode=exclusive`,
+		},
+		{
+			advisory.Event{Kind: advisory.Lost, Key: advisory.Int64(4820), Held: time.Hour, Err: errors.New("EOF")},
+			`level=ERROR msg="advisory lock lost" key=4820 mode=exclusive held=1h0m0s err=EOF`,
+		},
+		{
+			advisory.Event{Kind: advisory.SessionOpened, PID: 812},
+			`level=DEBUG msg="advisory lock session opened" pid=812`,
+		},
 	} {
 		var out bytes.Buffer
 		advisory.SlogObserver(logger(&out, slog.LevelDebug)).Observe(t.Context(), v.event)

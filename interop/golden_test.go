@@ -88,7 +88,8 @@ func TestDistributedLockChoosesTheFormOfTheKey(t *testing.T) {
 			t.Errorf("%q: %v, want %v", name, got, want)
 		}
 	}
-	for _, name := range []string{"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001",
+	for _, name := range []string{
+		"ten__chars", "é", "+000000000000001", "0000000c;00000022", "0x00000000000001", "_000000000000001",
 		"000000000000012 ", " 000000000000012", "000000000000012\n", "\t00000c,00000022", "00000c ,00000022", // no whitespace
 		"00000000\x00\x00\x00\x00\x00\x00\x00\x00", "000000\x00c00000022", // a half needs a digit, and nothing behind its NULs
 		"0000000０00000001", "0000000c，00000022", "0000000c,000000é2", // wide digits and commas are none

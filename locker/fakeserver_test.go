@@ -343,7 +343,8 @@ type fakeStmt struct {
 func (s *fakeStmt) Close() error                               { return nil }
 func (s *fakeStmt) NumInput() int                              { return -1 }
 func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errors.New("not here") }
-func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errors.New("not here") }
+
+func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error) { return nil, errors.New("not here") }
 
 func (s *fakeStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	return s.c.QueryContext(ctx, s.text, args)
@@ -393,10 +394,12 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	}
 }
 
-var settingOf = regexp.MustCompile(`\('(\w+)', '([^']*)'\)`)
-var sliceTime = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
-var singleOf = regexp.MustCompile(`^SELECT pg_catalog.generate_series.* pg_catalog.pg_(try_advisory_lock|advisory_unlock)(_shared)?\((-?\d+)\)`)
-var listedIn = regexp.MustCompile(`'\{([-\d,]*)\}'`)
+var (
+	settingOf = regexp.MustCompile(`\('(\w+)', '([^']*)'\)`)
+	sliceTime = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
+	singleOf  = regexp.MustCompile(`^SELECT pg_catalog.generate_series.* pg_catalog.pg_(try_advisory_lock|advisory_unlock)(_shared)?\((-?\d+)\)`)
+	listedIn  = regexp.MustCompile(`'\{([-\d,]*)\}'`)
+)
 
 func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
 	s := &fakeStatement{text: query}

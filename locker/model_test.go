@@ -80,11 +80,15 @@ func randomProgram(seed uint64) []byte {
 // A step is what one caller, or the world, does next.
 type step struct{ what, keys, mode, pause, arg byte }
 
-var rests = []time.Duration{0, 0, 0, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 17 * time.Millisecond,
-	60 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
+var rests = []time.Duration{
+	0, 0, 0, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 17 * time.Millisecond,
+	60 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second,
+}
 
-var limits = []time.Duration{0, 3 * time.Millisecond, 20 * time.Millisecond, 90 * time.Millisecond, 400 * time.Millisecond,
-	time.Second, 5 * time.Second, 8 * time.Second}
+var limits = []time.Duration{
+	0, 3 * time.Millisecond, 20 * time.Millisecond, 90 * time.Millisecond, 400 * time.Millisecond,
+	time.Second, 5 * time.Second, 8 * time.Second,
+}
 
 // slowest is the longest time that half of a round trip takes.
 const slowest = 150 * time.Millisecond

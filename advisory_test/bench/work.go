@@ -56,7 +56,8 @@ const tryByHand, unlockByHand = "SELECT pg_try_advisory_lock($1)", "SELECT pg_ad
 
 func byHand(ctx context.Context, c interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
-}, text string, key int64) error {
+}, text string, key int64,
+) error {
 	var ok bool
 	if err := c.QueryRowContext(ctx, text, key).Scan(&ok); err != nil {
 		return err

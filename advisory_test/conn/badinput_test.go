@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
 	"github.com/pgadvisory/pgadvisory/sqlconn"

@@ -1,14 +1,13 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
@@ -148,7 +147,8 @@ func txDo(level sql.IsolationLevel) func(*harness.Pool, *attempt) error {
 }
 
 func (a *attempt) workOnConn(_ context.Context, conn sqlconn.Conn) error { a.granted(conn); return nil }
-func (a *attempt) workInTx(_ context.Context, tx xact.Tx) error          { a.granted(tx); return nil }
+
+func (a *attempt) workInTx(_ context.Context, tx xact.Tx) error { a.granted(tx); return nil }
 
 func (a *attempt) sessionOptions() []advisory.ConnOption {
 	o := []advisory.ConnOption{a.mode}

@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"cmp"
 	"context"
 	"database/sql"
@@ -11,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 // cancelCalls has n calls of a form end around the moment of the grant, and on until

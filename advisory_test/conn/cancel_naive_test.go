@@ -1,11 +1,11 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"slices"
+
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 // A naiveForm is what one would write without the library.

@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"bytes"
 	"context"
 	"database/sql"
@@ -15,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 // openWatched is open, with a count of the messages by which sqlconn unlocks. It stays at

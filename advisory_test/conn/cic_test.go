@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
@@ -42,7 +41,8 @@ func TestCreateIndexConcurrentlyBesideWaiters(t *testing.T) {
 // opts in transactions that go on, wait for it.
 func createIndexes(p *harness.Pool, t *testing.T, holder sqlconn.Conn, name string, by interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, opts ...advisory.Option) {
+}, opts ...advisory.Option,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*harness.Patience)
 	defer cancel()

@@ -1,14 +1,13 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 

@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
@@ -103,14 +102,14 @@ func TestDoWhereTheWorkLeavesSomethingOpen(t *testing.T) {
 							})
 						}()
 						start := time.Now()
-						err, panicked := func() (err error, panicked any) {
+						panicked, err := func() (panicked any, err error) {
 							defer func() { panicked = recover() }()
 							if try {
 								_, err = p.TryDo(ctx, harness.Key, fn)
 							} else {
 								err = p.Do(ctx, harness.Key, fn)
 							}
-							return err, nil
+							return nil, err
 						}()
 						lag.InTime(t, time.Since(start), 3*time.Second)
 						if result == "panic" {

@@ -1,14 +1,13 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"

@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
@@ -331,7 +330,8 @@ func untilTrue(ctx context.Context, p *harness.Pool, what, query string, args ..
 
 func pidOf(ctx context.Context, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}) (pid int, err error) {
+},
+) (pid int, err error) {
 	rows, err := on.QueryContext(ctx, "SELECT pg_backend_pid()")
 	if err != nil {
 		return 0, err

@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"errors"
 	"net/url"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/locker"
@@ -30,9 +29,11 @@ var adversities = []adversity{
 	{"no right to plpgsql", true, "", []string{"REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC"}},
 	{"no plpgsql", true, "", []string{"DROP EXTENSION plpgsql"}},
 	{"short deadlock_timeout", true, "", []string{"ALTER ROLE ROLE SET deadlock_timeout = '10ms'"}},
-	{"functions of the same names", false,
+	{
+		"functions of the same names", false,
 		"DO $$BEGIN PERFORM pg_try_advisory_lock(1), min(1), pg_backend_pid(); ASSERT false; EXCEPTION WHEN SQLSTATE 'EVIL0' THEN NULL; END$$",
-		append(evilFunctions(), "ALTER ROLE ROLE SET search_path = evil, pg_catalog")},
+		append(evilFunctions(), "ALTER ROLE ROLE SET search_path = evil, pg_catalog"),
+	},
 }
 
 // evilFunctions puts in a schema what this module calls, and reads, by the same names.

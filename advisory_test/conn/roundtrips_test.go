@@ -1,8 +1,6 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
@@ -85,7 +84,8 @@ func (m meter) is(want bool) func(got bool, err error) {
 // rowsOf is the row count of a statement without parameters.
 func rowsOf(t testing.TB, on interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, query string) int64 {
+}, query string,
+) int64 {
 	t.Helper()
 	r, err := on.ExecContext(context.Background(), query)
 	if err != nil {

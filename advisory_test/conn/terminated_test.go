@@ -1,10 +1,10 @@
 package conn_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"testing"
+
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 // A waiter whose session is terminated is told, and the pool goes on without it.

@@ -1,8 +1,6 @@
 package exclusion_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"cmp"
 	"context"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )

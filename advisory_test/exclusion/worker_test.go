@@ -1,8 +1,6 @@
 package exclusion_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"bufio"
 	"context"
 	"database/sql"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
 	"github.com/pgadvisory/pgadvisory/locker"
 )

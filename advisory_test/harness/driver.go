@@ -156,7 +156,8 @@ func (p *Pool) NoLocks(t testing.TB) {
 // doSQL runs a statement by hand.
 func DoSQL(t testing.TB, on interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, query string, args ...any) {
+}, query string, args ...any,
+) {
 	t.Helper()
 	if _, err := on.ExecContext(context.Background(), query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -166,7 +167,8 @@ func DoSQL(t testing.TB, on interface {
 // ask returns the first column of the first row.
 func Ask[T any](t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}, query string, args ...any) (v T) {
+}, query string, args ...any,
+) (v T) {
 	t.Helper()
 	rows, err := on.QueryContext(context.Background(), query, args...)
 	if err != nil {

@@ -18,8 +18,13 @@ func (p *Pool) Lateness(t testing.TB) (stop func() time.Duration) {
 	timetable := []struct {
 		sleep time.Duration
 		look  bool
-	}{{sleep: 400 * time.Millisecond}, {sleep: 400 * time.Millisecond}, {200 * time.Millisecond, true},
-		{sleep: 400 * time.Millisecond}, {100 * time.Millisecond, true}}
+	}{
+		{sleep: 400 * time.Millisecond},
+		{sleep: 400 * time.Millisecond},
+		{200 * time.Millisecond, true},
+		{sleep: 400 * time.Millisecond},
+		{100 * time.Millisecond, true},
+	}
 	var planned time.Duration
 	for _, row := range timetable {
 		planned += row.sleep

@@ -37,7 +37,8 @@ func (p *Pool) pooled() int {
 
 func SessionOf(t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}) int {
+},
+) int {
 	t.Helper()
 	return Ask[int](t, on, "SELECT pg_backend_pid()")
 }

@@ -40,7 +40,8 @@ func Unlock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.Co
 // wait. Those of plpgsql appear when it is first used.
 func SettingsOf(t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}) string {
+},
+) string {
 	t.Helper()
 	return Ask[string](t, on, `SELECT string_agg(name || '=' || coalesce(setting, ''), ' ' ORDER BY name)
 		|| ' ' || (SELECT string_agg(coalesce(current_setting('pgadvisory.' || n, true), ''), ' ') FROM unnest('{a,b,got}'::text[]) n)

@@ -1,8 +1,6 @@
 package house_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 const modulePath = "github.com/pgadvisory/pgadvisory"

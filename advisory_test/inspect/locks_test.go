@@ -1,8 +1,6 @@
 package inspect_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	"errors"
@@ -18,6 +16,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/inspect"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"

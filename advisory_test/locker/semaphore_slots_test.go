@@ -1,8 +1,6 @@
 package locker_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
@@ -29,7 +28,8 @@ var semaphoreSlots = map[advisory.Key][]int64{
 	advisory.Pair(0, 0):       {4011740311565276174, -2031201235163494288, -3609634542334169546, 7330641902863749059, -1564477108418715151},
 	advisory.Pair(-1, -2):     {-6140923188281018663, -8499268857669274338, 3250259077211948861, 6966610010751039947, 5300414371569070573},
 	advisory.Pair(-1<<31, 1<<31-1): {
-		-1763298688203932267, -9005806926547444802, 1917444865003377627, 4134930065543478594, -7049210720010288256},
+		-1763298688203932267, -9005806926547444802, 1917444865003377627, 4134930065543478594, -7049210720010288256,
+	},
 }
 
 // slotsOf takes all slots of a semaphore, and returns their keys, sorted.

@@ -1,14 +1,13 @@
 package locker_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 )
 
 // A thousand goroutines in each of two processes, a pool of five connections for each process

@@ -1,8 +1,6 @@
 package pooler_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/adapt"
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
 	"github.com/pgadvisory/pgadvisory/locker"
@@ -159,10 +158,12 @@ func (c wrappedConnector) Connect(context.Context) (sqldriver.Conn, error) {
 
 func (c *wrappedConn) Prepare(q string) (sqldriver.Stmt, error) { return c.inner.Prepare(q) }
 func (c *wrappedConn) Close() error                             { return c.inner.Close() }
-func (c *wrappedConn) Begin() (sqldriver.Tx, error)             { return c.inner.Begin() }
+func (c *wrappedConn) Begin() (sqldriver.Tx, error)             { return nil, errors.ErrUnsupported }
+
 func (c *wrappedConn) ExecContext(ctx context.Context, q string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	return c.inner.(sqldriver.ExecerContext).ExecContext(ctx, q, args)
 }
+
 func (c *wrappedConn) QueryContext(ctx context.Context, q string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	return c.inner.(sqldriver.QueryerContext).QueryContext(ctx, q, args)
 }
@@ -200,8 +201,10 @@ func TestServerCheckTriesEveryFunction(t *testing.T) {
 		return l.Ping(t.Context())
 	}
 	for _, args := range []string{"bigint", "int, int"} {
-		for _, fn := range []string{"pg_try_advisory_lock", "pg_try_advisory_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
-			"pg_advisory_lock", "pg_advisory_lock_shared"} {
+		for _, fn := range []string{
+			"pg_try_advisory_lock", "pg_try_advisory_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
+			"pg_advisory_lock", "pg_advisory_lock_shared",
+		} {
 			t.Run(fn+"("+args+")", func(t *testing.T) {
 				result, body := "boolean", "SELECT true"
 				if !strings.Contains(fn, "try") {

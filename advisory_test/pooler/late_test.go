@@ -1,8 +1,6 @@
 package pooler_test
 
 import (
-	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
-
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -14,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
 	"github.com/pgadvisory/pgadvisory/locker"

@@ -36,7 +36,12 @@ func groupRuns(group int) bool {
 	// The group may consist of zombies only, as in a container whose first process does not wait for
 	// its children. /proc is read twice, because during one read a process may start another and
 	// end.
-	return !allEnded(group) || !allEnded(group)
+	for range 2 {
+		if !allEnded(group) {
+			return true
+		}
+	}
+	return false
 }
 
 // allEnded reports whether /proc could be read completely and has no running process of the group.

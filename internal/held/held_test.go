@@ -10,7 +10,7 @@ import (
 
 type conn struct {
 	name string
-	buf  [64]byte
+	_    [64]byte
 }
 
 func TestOwnerRemembersByIdentity(t *testing.T) {
@@ -47,7 +47,8 @@ func TestOneAttemptAtATime(t *testing.T) {
 	if a.End(k); !a.Begin(k) {
 		t.Error("an attempt is in the way after its end")
 	}
-	if v := OwnerOf(conn{}); !v.Begin(k) || !v.Begin(k) {
+	v := OwnerOf(conn{})
+	if first, second := v.Begin(k), v.Begin(k); !first || !second {
 		t.Error("the attempts of a value are remembered")
 	}
 }

@@ -54,8 +54,11 @@ func TestServersAreApart(t *testing.T) {
 		s           *Server
 		name, value string
 	}{
-		{a, "max_connections", "17"}, {a, "fsync", "off"},
-		{b, "max_connections", "100"}, {b, "fsync", "on"}, {b, "application_name", "it's b"},
+		{a, "max_connections", "17"},
+		{a, "fsync", "off"},
+		{b, "max_connections", "100"},
+		{b, "fsync", "on"},
+		{b, "application_name", "it's b"},
 	} {
 		if got := ask[string](t, c.s.URL(), "SHOW "+c.name); got != c.value {
 			t.Errorf("%s: %s is %q, want %q", c.s.Addr(), c.name, got, c.value)

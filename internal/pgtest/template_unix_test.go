@@ -137,8 +137,10 @@ func TestUnusedTemplatesAreRemoved(t *testing.T) {
 		age  time.Duration
 		size bool
 	}{
-		{"old", 31 * 24 * time.Hour, true}, {"used", 29 * 24 * time.Hour, true},
-		{"half", 2 * time.Hour, false}, {"new", time.Minute, false},
+		{"old", 31 * 24 * time.Hour, true},
+		{"used", 29 * 24 * time.Hour, true},
+		{"half", 2 * time.Hour, false},
+		{"new", time.Minute, false},
 	} {
 		tmpl := template{filepath.Join(dir, c.name)}
 		write(t, filepath.Join(tmpl.data(), "f"), "")

@@ -54,8 +54,10 @@ func TestSettings(t *testing.T) {
 			mode{advisory.Shared}, advisory.MaxWait(time.Second), advisory.Label("account"), advisory.WithObserver(first),
 		}, settings.Call{Mode: advisory.Shared, Observer: first, Plain: option.Plain{MaxWait: &second, Label: "account"}}},
 		{"the last counts", []advisory.CallOption{
-			mode{advisory.Shared}, advisory.MaxWait(time.Hour), advisory.Label("a"), advisory.WithObserver(first),
-			mode{advisory.Exclusive}, advisory.MaxWait(time.Second), advisory.Label("b"), advisory.WithObserver(last),
+			mode{advisory.Shared},
+			advisory.MaxWait(time.Hour), advisory.Label("a"), advisory.WithObserver(first),
+			mode{advisory.Exclusive},
+			advisory.MaxWait(time.Second), advisory.Label("b"), advisory.WithObserver(last),
 		}, settings.Call{Observer: last, Plain: option.Plain{MaxWait: &second, Label: "b"}}},
 		{"a nil observer is none", []advisory.CallOption{
 			advisory.WithObserver(first), advisory.WithObserver(nil),
