@@ -354,7 +354,7 @@ func unlockOfNothing(b bench) {
 	b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, harness.Key) }, "unlock", "4820", "exclusive")
 	b.fails("nothing is held", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, harness.Key, advisory.Shared) }, "unlock", "4820", "shared")
 	harness.TryLock(b, b.conn, harness.Key, advisory.Shared)
-	b.fails("it is held shared", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, harness.Key) }, "unlock", "4820", "it is held shared")
+	b.fails("it is held shared", advisory.ErrNotHeld, func() error { return sqlconn.Unlock(context.Background(), b.conn, harness.Key) }, "unlock", "4820", "holds it shared")
 	harness.Unlock(b, b.conn, harness.Key, advisory.Shared)
 	if err := sqlconn.UnlockAll(context.Background(), b.conn); err != nil {
 		b.Errorf("UnlockAll of nothing: %v", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,12 +170,14 @@ func deadlockIsFound(t *testing.T, p *harness.Pool) {
 		conns = append(conns, conn)
 	}
 	told := make(chan error, 2)
+	var ended sync.WaitGroup
+	defer ended.Wait() // before the connections are closed
 	for i, conn := range conns {
-		go func() {
+		ended.Go(func() {
 			err := sqlconn.Lock(ctx, conn, keys[1-i])
 			told <- err
 			sqlconn.UnlockAll(context.Background(), conn)
-		}()
+		})
 	}
 	found := 0
 	for range conns {

@@ -123,12 +123,12 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 		return err
 	case rows != 1:
 		return fmt.Errorf("cannot lock the free key %s for the check", keys.Exclusive[0])
+	case uerr != nil: // the session may have ended, and its locks with it, before they were tried
+		return uerr
 	case granted:
 		return unsafe(advisory.NoExclusion, "two connections were granted the same lock, by %s", fn)
 	case found != lockfn.BesideBusy:
 		return unsafe(advisory.NoExclusion, "two connections were granted the same lock")
-	case uerr != nil:
-		return uerr
 	case released == keys.Count():
 		return nil
 	}

@@ -88,3 +88,27 @@ func TestSessionsInTurn(t *testing.T) {
 		}
 	}
 }
+
+// The first connection's session ends, and its locks with it, before they are tried. That says
+// nothing about the server.
+func TestSessionThatEndsInTheProbe(t *testing.T) {
+	gone := errors.New("the session is gone")
+	first := func(_ context.Context, text string) (int64, error) {
+		switch {
+		case strings.Contains(text, "pg_stat_activity"):
+			return 0, refused{}
+		case strings.Contains(text, "pg_locks"): // releases
+			return 0, gone
+		}
+		return 1, nil
+	}
+	second := func(_ context.Context, text string) (int64, error) {
+		if strings.Contains(text, "pg_stat_activity") {
+			return 0, refused{}
+		}
+		return lockfn.BesideGranted, nil
+	}
+	if _, err := Probe(t.Context(), first, second); !errors.Is(err, gone) || errors.Is(err, advisory.ErrUnsafeServer) {
+		t.Error(err)
+	}
+}
