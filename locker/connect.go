@@ -20,7 +20,7 @@ var (
 	errProxied       = errors.New("there is a proxy in between, such as a pooler in session mode: if this client vanishes, a lock is kept until the proxy finds out, which may take longer than the failover time")
 )
 
-var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait for ever for a connection of its own: raise it to 2 or more")
+var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait without end for a connection of its own: raise it to 2 or more")
 
 // connect opens the connection, in bounded time.
 func (s *session) connect() error {
@@ -69,7 +69,7 @@ type fit struct {
 	pid   int
 	table int64
 	sent  time.Time // when the last statement that was answered was sent
-	// deadlock is deadlock_timeout, or nought if there can be no slices.
+	// deadlock is deadlock_timeout, or 0 if there can be no slices.
 	deadlock time.Duration
 	// bounded: its platform lets go of a client that vanished in whatever way.
 	bounded bool
@@ -94,7 +94,7 @@ func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, erro
 	}
 }
 
-// setUp opens a connection, makes it fit, and looks whether locks are real there. limit ends
+// setUp opens a connection, makes it fit, and checks that locks are real there. limit ends
 // ctx. It may hang: lib/pq minds ctx only in part.
 func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err error) {
 	conn, err := dbconn.Take(ctx, s.l.db, func(conn *sql.Conn) error {

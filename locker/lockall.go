@@ -14,8 +14,8 @@ import (
 )
 
 // TryLockAll makes one try for all of the keys, in one round trip: all or nothing. A key
-// may be given twice; it is taken once. Between its answer and its giving back what
-// it got in vain, others may find those keys taken.
+// may be given twice; it is taken once. If one key is taken, TryLockAll gives the others back. Until then
+// other callers may find those taken.
 func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Locks, bool, error) {
 	keys = lockfn.Sorted(keys)
 	locks, missing, err := l.takeAll(allCall{ctx: ctx, limit: ctx, start: time.Now(), op: "try lock all of", opts: opts}, keys)
@@ -26,7 +26,7 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 	return locks, true, nil
 }
 
-// giveBack releases, at once, locks that were taken in vain.
+// giveBack releases, at once, locks that are of no use alone.
 func giveBack(locks advisory.Locks) {
 	for some := range slices.Chunk(locks, chunk) {
 		l := some[0].(*handle).hold.gate.l

@@ -71,8 +71,8 @@ func (s *session) waitsAs(g *gate) bool {
 	return front != nil && !front.once && front.settings.Mode == s.wait.mode
 }
 
-// keepGuard sees to it that there is a front session, which guards the sessions that
-// wait. The mutex is held.
+// keepGuard opens a front session if there is none and a session waits: the front session guards
+// those. The mutex is held.
 func (l *Locker) keepGuard() {
 	waits := false
 	for s := range l.sessions {

@@ -30,7 +30,7 @@ func main() {
 }
 
 func run(ctx context.Context, docs, only string, rounds int) error {
-	if docs != "" { // not in vain, at the end
+	if docs != "" { // now, and not after all the measurements
 		if _, err := os.Stat(docs); err != nil {
 			return err
 		}

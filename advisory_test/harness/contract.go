@@ -64,7 +64,7 @@ func Cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
-// A recorder is an Observer that keeps what it is told.
+// A recorder is an Observer that keeps its events.
 type Recorder struct {
 	Mu     sync.Mutex
 	Events []advisory.Event

@@ -13,7 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
-// A Rawer is a *sql.Conn, or the like.
+// A Rawer is a *sql.Conn, or a type that embeds one.
 type Rawer interface {
 	Raw(func(driverConn any) error) error
 }
