@@ -88,6 +88,9 @@ func TestLinksOfTheDocumentation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if bytes.Contains(text, []byte("\n<<<<<<< ")) || bytes.Contains(text, []byte("\n>>>>>>> ")) {
+			t.Errorf("%s: a conflict of a merge is left", file)
+		}
 		for _, l := range link.FindAllSubmatch(codeBlock.ReplaceAll(text, nil), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(file), string(l[1]))); err != nil {
 				t.Errorf("%s: %v", file, err)
