@@ -64,6 +64,7 @@ func passwordOf(s *Server) string {
 // A cache that cannot be written costs time, and no more.
 func TestServerWithoutACache(t *testing.T) {
 	Slow(t)
+	cluster1(t) // else the go command, which starts a server in Docker, would miss its own cache
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
 	t.Setenv("XDG_CACHE_HOME", file)
