@@ -20,7 +20,8 @@ type anyTry struct {
 	claim      *claim
 	start      time.Time
 	stamp      uint64
-	ended      int // sessions that ended before they answered
+	ended      int    // sessions that ended before they answered
+	failed     uint64 // the last failure that this call has seen: see gate.failed
 	// open are the gates of keys that are not decided: a statement of somebody else was under way.
 	open []*gate
 	// rest are the keys behind one whose lock the last request was to share: if that is lost
@@ -88,6 +89,13 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 		g := l.gate(k)
 		conflicts := g.queue.conflicts(mode)
 		switch {
+		case g.failed.stamp > max(t.stamp, t.failed, g.refusedAt[mode]): // likewise, and whoever asks again would fail too
+			t.failed = g.failed.stamp
+			for _, g := range free {
+				g.endStatement()
+				g.advance()
+			}
+			return nil, change, g.failed.err
 		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
 			g.advance()
 		case g.hold != nil && g.hold.admits(r) && !g.queue.conflictsUpTo(mode, t.stamp):

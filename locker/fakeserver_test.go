@@ -34,13 +34,14 @@ type fakeServer struct {
 	settings map[string]string
 	sent     []*fakeStatement
 	dialed   []time.Time
-	refused  error         // if set, nobody can connect
-	mute     chan struct{} // if set, no answer before it is closed
-	delay    time.Duration // of each answer
-	transit  time.Duration // of each answer, from when it was given: what is done has been done
-	lateness time.Duration // of the answer of a slice, beyond that
-	deadlock time.Duration // deadlock_timeout
-	mindless bool          // the driver does not mind its ctx, as lib/pq on a link that swallows packets
+	refused  error                     // if set, nobody can connect
+	mute     chan struct{}             // if set, no answer before it is closed
+	silent   func(*fakeStatement) bool // if set, which statements are never answered
+	delay    time.Duration             // of each answer
+	transit  time.Duration             // of each answer, from when it was given: what is done has been done
+	lateness time.Duration             // of the answer of a slice, beyond that
+	deadlock time.Duration             // deadlock_timeout
+	mindless bool                      // the driver does not mind its ctx, as lib/pq on a link that swallows packets
 	pids     int
 	tokens   int64
 	conns    []*fakeConn
@@ -362,9 +363,10 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	if c.f.mindless {
 		ctx = context.WithoutCancel(ctx)
 	}
+	silent := c.f.silent != nil && c.f.silent(s)
 	c.f.mu.Unlock()
 	late := time.After(delay)
-	if mute != nil {
+	if mute != nil || silent {
 		late = nil
 	}
 	for {

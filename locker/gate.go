@@ -27,12 +27,20 @@ type gate struct {
 	// refusedAt has, for each mode, the stamp of the last statement that the server refused: an
 	// answer for all calls that began before it was sent.
 	refusedAt [2]uint64
-	// watched counts the calls that need refusedAt.
+	// failed is the last statement for readers' tries that failed, for the calls that watch the gate.
+	failed failure
+	// watched counts the calls that need refusedAt and failed.
 	watched int
 
 	// leaving is where the last user of the hold waits for its end, if a statement
 	// about the key was under way then.
 	leaving chan error
+}
+
+// A failure is the error of a statement, with its stamp.
+type failure struct {
+	err   error
+	stamp uint64
 }
 
 // gate returns the gate of k.

@@ -3,7 +3,6 @@ package locker
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
@@ -37,6 +36,19 @@ func (g *gate) failTries(mode advisory.Mode, upTo uint64, err error) {
 	for r := g.queue.try(); r != nil && r.stamp <= upTo && r.settings.Mode == mode; r = g.queue.try() {
 		g.queue.remove(r)
 		r.answer(err)
+	}
+}
+
+// retryTries leaves those of the tries in the queue that are to be made on another session after err,
+// and fails the others.
+func (g *gate) retryTries(mode advisory.Mode, upTo uint64, err error) {
+	for e := g.queue.tries.Front(); e != nil; {
+		r := e.Value.(*request)
+		e = e.Next()
+		if r.stamp <= upTo && r.settings.Mode == mode && r.live() && !r.again(err) {
+			g.queue.remove(r)
+			r.answer(unheld(err))
+		}
 	}
 }
 
@@ -83,9 +95,10 @@ func (g *gate) tryBesideWaiter(mode advisory.Mode) {
 		g.endProbe()
 		front := g.queue.front()
 		switch {
-		case lockfn.Canceled(err) || errors.Is(err, advisory.ErrLost): // once more
+		case lockfn.Canceled(err): // once more
 		case err != nil:
-			g.failTries(mode, upTo, err)
+			g.failed = failure{err, upTo}
+			g.retryTries(mode, upTo, err)
 		case !ok:
 			g.refusedAt[mode] = upTo
 			g.refuseTries(mode, upTo)

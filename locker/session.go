@@ -118,8 +118,10 @@ func (s *session) run() {
 		case len(ops) > 0:
 			s.serve(ops)
 			if time.Since(s.pinged) >= s.l.times.Heartbeat {
-				s.ping()                        // it guards waiters, too, and must not be starved
-				tick.Reset(s.l.times.Heartbeat) // nor come twice: a second cancel is an error in the log
+				s.ping() // it guards waiters, too, and must not be starved
+				// Nor may it come twice: a second cancel is an error in the log. The next is due a
+				// heartbeat after this one was sent: an answer that is late must not delay it.
+				tick.Reset(max(s.l.times.Heartbeat-time.Since(s.pinged), time.Nanosecond))
 			}
 		case waits != nil:
 			s.slice(waits)

@@ -56,7 +56,9 @@ func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key 
 	return err
 }
 
-// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is nil.
+// TryDo is [Do] with one try instead of a wait. If the key is not free, ran is false and err is nil. If
+// the connection breaks during the try, its session may hold the lock until the server notices, and
+// a second try, on another connection, then finds the key taken.
 func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) (ran bool, err error) {
 	return do(ctx, open, key, fn, opts, func(conn Conn, s settings.Call, _ time.Time) (bool, error) {
 		return try(ctx, conn, key, s)
@@ -102,8 +104,8 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 			if err != nil {
 				return false, lockfn.Error("lock", k, s.Mode, bound.Ended(ctx, err))
 			}
-			s.SessionPooler = true // the check has succeeded, or was not needed
 			if check {
+				s.SessionPooler = true // the check has succeeded
 				continue
 			}
 		}
@@ -118,7 +120,8 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 type locking func(conn Conn, s settings.Call, start time.Time) (granted bool, err error)
 
 // doOn runs do on conn, and closes conn. If again accepts the error of lock, doOn returns errAgain.
-// In that case nothing was locked and fn has not run, so a repetition is safe.
+// In that case fn has not run. If the connection broke while the try was under way, its session may
+// hold the lock until the server notices: a repetition is then refused.
 func doOn[C Conn](ctx context.Context, conn C, k advisory.Key, fn func(context.Context, C) error, s settings.Call, start time.Time, lock locking, again func(error) bool) (ran bool, err error) {
 	var driver dbconn.Driver
 	hung := false // a call got no answer: do not wait for conn
