@@ -39,7 +39,8 @@ var unstorable = []string{"a\x00b", "\xff", "a\xc3", "\x00"}
 func TestTextsOfAnyKindOnRolesWithEitherKindOfLiteral(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel() // on a server of its own
-	server := pgtest.NewServer(t, "max_connections=100", "max_prepared_transactions=60")
+	// The four tests below may prepare theirs at the same moment.
+	server := pgtest.NewServer(t, "max_connections=100", fmt.Sprintf("max_prepared_transactions=%d", 4*len(hostileTexts)))
 	for _, conforming := range []string{"off", "on"} {
 		for _, d := range harness.Drivers[:2] {
 			t.Run(conforming+", "+d.Name, func(t *testing.T) {
