@@ -5,12 +5,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// A gate decides, for one key, which caller of this process goes to the server:
-// PostgreSQL grants a session a lock that it has already, so that two callers on one
-// session would both win. Callers queue here, first come first served, and only the
-// front talks to the server.
+// A gate decides, for one key, which caller of this process asks the server. PostgreSQL grants a
+// session a lock that the session already has, so two callers on one session would both win. Callers
+// queue at the gate in the order in which they come, and only the front asks the server.
 //
-// All of it is guarded by the Locker's mutex.
+// The Locker's mutex guards all of it.
 type gate struct {
 	l     *Locker
 	key   advisory.Key
@@ -60,8 +59,8 @@ func (l *Locker) stamp() uint64 {
 	return l.stamps
 }
 
-// enqueue queues r, or answers it at once. A try is refused here only if somebody of this process
-// is in the way: who holds the key, or asked for it before, in a mode that excludes r.
+// enqueue queues r, or answers it at once. It refuses a try only if a caller of this process holds
+// the key, or asked for it before, in a mode that excludes r.
 func (g *gate) enqueue(r *request) {
 	r.gate, r.stamp = g, g.l.stamp()
 	if r.once && (g.queue.conflicts(r.settings.Mode) || g.hold != nil && !g.busy() && excludes(g.hold.mode, r.settings.Mode)) {
@@ -72,14 +71,14 @@ func (g *gate) enqueue(r *request) {
 	g.advance()
 }
 
-// join has r, which came at that stamp and has not queued since, share the lock that is held.
+// join lets r, which came at that stamp and has not queued since, share the lock that is held.
 func (g *gate) join(r *request, stamp uint64) {
 	r.gate, r.stamp = g, stamp
 	g.queue.pushFront(r)
 	g.advance()
 }
 
-// dequeue takes r, whose caller does not wait any more, out of the queue.
+// dequeue removes r, whose caller has stopped waiting, from the queue.
 func (g *gate) dequeue(r *request) {
 	g.queue.remove(r)
 	if g.waiter != nil && !g.waiter.waitsAs(g) {
@@ -146,7 +145,8 @@ func (g *gate) tryFront(r *request) {
 	}})
 }
 
-// refused: somebody else has the lock. That answers all tries that came before the statement.
+// refused handles the answer that another session has the lock. It is the answer for all tries that
+// came before the statement.
 func (g *gate) refused(mode advisory.Mode, upTo uint64) {
 	g.refusedAt[mode] = upTo
 	g.refuseTries(mode, upTo)
@@ -168,8 +168,8 @@ func (g *gate) fail(r *request, err error) {
 	r.answer(err)
 }
 
-// failAll answers all that wait with err: no session can be opened, and to find that out once
-// for each of them could take long.
+// failAll answers all requests of the queue with err, because no session can be opened. To find that
+// out for each of them could take long.
 func (g *gate) failAll(err error) {
 	g.endPolling()
 	g.queue.answerAll(err)

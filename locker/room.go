@@ -8,27 +8,27 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// A room is what is known of the server's lock table, which all of the server share: if
-// it is full, nobody can even connect. A Locker takes no more than half of it, and looks
-// how much others use before it takes more than a small part of what was free. So
-// however many Lockers grow at once, they do not fill it between their looks.
+// A room is what the Locker knows of the server's lock table, which all clients of the server share.
+// If the table is full, nobody can even connect. A Locker takes no more than half of it. Before it
+// takes more than a small part of what was free, it counts how much others use. So Lockers that grow
+// at the same time do not fill the table between their counts.
 type room struct {
 	size      int64
 	countedAt time.Time
-	used      int64 // by all, at the last look
-	held      int64 // by this Locker, then
+	used      int64 // by all clients, at the last count
+	held      int64 // by this Locker, at the last count
 }
 
 const (
-	roomPart         = 8                      // between two looks a Locker takes so much of what was free
-	firstPart        = 32                     // and so much of the table before the first look
-	recountAfter     = time.Second            // a Locker that holds many looks again after that
+	roomPart         = 8                      // between two counts a Locker takes 1/roomPart of what was free
+	firstPart        = 32                     // and 1/firstPart of the table before the first count
+	recountAfter     = time.Second            // a Locker that holds many locks counts again after that
 	recountFullAfter = 100 * time.Millisecond // and at a full table not before that
 )
 
-// left returns how many locks a Locker may take that holds some and is asked for more,
-// and whether to look before.
-func (r *room) left(held, more int64) (left int64, look bool) {
+// left returns how many locks a Locker may take that holds some and is asked for more, and whether
+// it must count before.
+func (r *room) left(held, more int64) (left int64, count bool) {
 	age := time.Since(r.countedAt)
 	part := r.size / firstPart
 	if !r.countedAt.IsZero() {
@@ -38,26 +38,26 @@ func (r *room) left(held, more int64) (left int64, look bool) {
 	left = min(r.held+part, r.size/2) - held
 	switch {
 	case held >= r.size/2:
-		look = false
+		count = false
 	case more > left:
-		look = part > 0 || age > recountFullAfter
+		count = part > 0 || age > recountFullAfter
 	default:
-		look = age > recountAfter && held > r.size/firstPart
+		count = age > recountAfter && held > r.size/firstPart
 	}
-	return left, look
+	return left, count
 }
 
-// admit returns those of ops that are to be sent next and those to be sent after
-// them. It refuses those for which there is no room.
+// admit returns those of ops to send next, and those to send after them. It refuses those for which
+// there is no room.
 func (s *session) admit(ops []*op) (now, later []*op, alive bool) {
-	for looked := false; ; looked = true {
+	for counted := false; ; counted = true {
 		s.l.mu.Lock()
 		var tries int64
 		for _, o := range ops {
 			tries += o.tries
 		}
-		left, look := s.l.room.left(s.l.held, tries)
-		if look && !looked {
+		left, count := s.l.room.left(s.l.held, tries)
+		if count && !counted {
 			s.l.mu.Unlock()
 			if !s.countServerLocks() {
 				return nil, nil, false
@@ -79,7 +79,8 @@ func (s *session) admit(ops []*op) (now, later []*op, alive bool) {
 	}
 }
 
-// refuseForRoom answers those of ops that would take a lock, and returns the others. The mutex is held.
+// refuseForRoom refuses those of ops that would take a lock, and returns the others. The mutex is
+// held.
 func (s *session) refuseForRoom(ops []*op) (others []*op) {
 	r := &s.l.room
 	err := fmt.Errorf("%w: this Locker holds %d locks and all of the server %d, of a table of %d: hold fewer, or raise max_locks_per_transaction",

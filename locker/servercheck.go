@@ -22,7 +22,7 @@ const (
 	checkTime = 30 * time.Second
 	// checkPause is the pause between two of them.
 	checkPause = 50 * time.Millisecond
-	// checkEvery is how often a check that could not be made is tried again.
+	// checkEvery is the pause before a check that could not be made is tried again.
 	checkEvery = 10 * time.Second
 )
 
@@ -34,7 +34,7 @@ func (l *Locker) checkDue() bool {
 	return !pooler.Known(l.db)
 }
 
-// An uncheckedError: it could not be found out whether locks are real.
+// An uncheckedError says that the check could not be made.
 type uncheckedError struct{ error }
 
 func (e uncheckedError) Error() string {
@@ -43,9 +43,9 @@ func (e uncheckedError) Error() string {
 
 func (e uncheckedError) Unwrap() error { return e.error }
 
-// checkServer looks, on conn, whether locks are real, before it is used for anything else. d
-// bounds the probe. After another error than an uncheckedError conn is not fit for use: behind
-// a pooler, say, or with a lock on it.
+// checkServer checks, on conn, whether locks exclude, before conn is used for anything else. d limits
+// the probe. After an error other than an uncheckedError conn must not be used: it leads through a
+// pooler, or a lock may be on it.
 func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duration) error {
 	second, err := pooler.Second(ctx, l.db)
 	if err != nil {
@@ -63,10 +63,10 @@ func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duratio
 	return err
 }
 
-// checkFirst checks the server before the first lock. On a connection that is seen to be direct
-// a check that could not be made is an uncheckedError, and is made later. Elsewhere, and where
-// the driver does not show it, no lock is given out before the check has succeeded: it is
-// repeated, with ever more time, for up to checkTime.
+// checkFirst checks the server before the first lock. On a direct connection it returns an
+// uncheckedError if the check could not be made, and the caller makes it later. On others, and if the
+// driver does not show it, no lock is given out before the check has succeeded. Then checkFirst
+// repeats the check for up to checkTime, each time with more time.
 func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	direct := false
 	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
@@ -98,14 +98,14 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// rememberUnchecked remembers why no check could be made yet, for callers whose ctx ends meanwhile.
+// rememberUnchecked stores why no check could be made yet, for callers whose ctx ends before it is.
 func (l *Locker) rememberUnchecked(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncheckable = err
 }
 
-// whyUnchecked adds to err why no lock could be given out, if that is so.
+// whyUnchecked adds the reason to err if no lock could be given out for want of a check.
 func (l *Locker) whyUnchecked(err error) error {
 	if !l.checkDue() {
 		return err
@@ -135,8 +135,8 @@ func (l *Locker) probe(ctx context.Context, own, second *pooler.Link, d time.Dur
 	return err
 }
 
-// checkAgain makes the check that could not be made when the session was opened. If locks
-// turn out to be fake, the session is lost.
+// checkAgain makes the check that could not be made when the session was opened. If locks do not
+// exclude, the session is lost.
 func (l *Locker) checkAgain() error {
 	wait, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -191,7 +191,7 @@ func (l *Locker) checkAgain() error {
 	return err
 }
 
-// checkLater has the check made in the background. The mutex is held.
+// checkLater makes the check in the background. The mutex is held.
 func (l *Locker) checkLater() {
 	if l.closed || time.Since(l.checkedAt) < checkEvery {
 		return
@@ -203,7 +203,7 @@ func (l *Locker) checkLater() {
 	l.checks.Go(func() { l.checkAgain() })
 }
 
-// ensureChecked is for Ping.
+// ensureChecked makes the check for Ping, if it is due.
 func (l *Locker) ensureChecked(ctx context.Context) error {
 	if !l.checkDue() {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// waitFor has a session wait on the server for g, or has g polled. The mutex is held.
+// waitFor lets a session wait on the server for g. If none may, it polls g. The mutex is held.
 func (l *Locker) waitFor(g *gate) {
 	if s := l.sessionToWait(); s != nil {
 		s.beginWait(g)
@@ -17,13 +17,14 @@ func (l *Locker) waitFor(g *gate) {
 	}
 }
 
-// sessionToWait returns a session that waits for nothing, and is not the front session: one
-// that holds nothing, else a new one, else that which holds the fewest locks; nil if none may wait.
+// sessionToWait returns a session that waits for nothing and is not the front session. It prefers one
+// that holds nothing, then a new one, then the one that holds the fewest locks. It returns nil if none
+// may wait.
 func (l *Locker) sessionToWait() *session {
 	if l.pollOnly || l.closed || l.front == nil && l.noSessionBefore.After(time.Now()) {
 		return nil
 	}
-	l.frontSession() // which guards those that wait
+	l.frontSession() // it guards the sessions that wait
 	for s := range l.sessions {
 		if s.mayWait() && len(s.holds) == 0 {
 			return s
@@ -59,7 +60,7 @@ func (l *Locker) roomForSession() bool {
 			}
 		}
 		if taken >= st.MaxOpenConnections-1 {
-			return false // better to poll than to take the last connection, which work under a lock may need
+			return false // work under a lock may need the last connection
 		}
 	}
 	return true
@@ -71,8 +72,8 @@ func (s *session) waitsAs(g *gate) bool {
 	return front != nil && !front.once && front.settings.Mode == s.wait.mode
 }
 
-// keepGuard opens a front session if there is none and a session waits: the front session guards
-// those. The mutex is held.
+// keepGuard opens a front session if there is none and a session waits, because the front session
+// guards the sessions that wait. The mutex is held.
 func (l *Locker) keepGuard() {
 	waits := false
 	for s := range l.sessions {
