@@ -13,7 +13,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// An Option fits [New]. Of the options of a call only [advisory.WithObserver] is one.
+// An Option is an option of [New]. The only option of a call that is one too is
+// [advisory.WithObserver].
 type Option interface {
 	ApplyNew(*option.Locker)
 }
@@ -22,55 +23,53 @@ type newOption func(*option.Locker)
 
 func (f newOption) ApplyNew(l *option.Locker) { f(l) }
 
-// WithFailover sets the time within which the lock of a holder that vanished is free again; 15 s by default, no less than 4 s and no more than 9 h. The holder's
-// Context has ended before that, by a stop margin of at least a second.
+// WithFailover sets the time after which the lock of a holder that vanished is free again. It is 15 s
+// by default, and from 4 s to 9 h. The holder's Context ends before that, by a stop margin of at
+// least one second.
 func WithFailover(d time.Duration) Option {
 	return newOption(func(s *option.Locker) { s.Failover = d })
 }
 
-// WithHeartbeat sets how often a session is pinged; 500 ms by default, and less than
-// a second, since the pings also keep waits out of the way of others.
+// WithHeartbeat sets the interval of the pings of a session. It is 500 ms by default, and less than
+// one second, because the pings also keep waits from delaying others.
 func WithHeartbeat(d time.Duration) Option {
 	return newOption(func(s *option.Locker) { s.Heartbeat = d })
 }
 
-// WithFencing gives each hold a fencing token: [advisory.Lock].Token. Each token
-// assigns a transaction id and flushes the write-ahead log.
+// WithFencing gives each hold a fencing token, [advisory.Lock].Token. Each token uses one transaction
+// id and flushes the write-ahead log once.
 func WithFencing() Option {
 	return newOption(func(s *option.Locker) { s.Fencing = true })
 }
 
-// WithMaxConns sets how many connections the Locker may use; 4 by default, and at
-// least 2, of which one takes locks that are free and the others wait. A lock won by waiting
-// stays on the session that waited. If all of them hold locks, the one with the fewest waits.
+// WithMaxConns sets how many connections the Locker may use. It is 4 by default, and at least 2. One
+// of them takes locks that are free, the others wait. A lock won by waiting stays on the session that
+// waited. If all of them hold locks, the one with the fewest locks waits.
 func WithMaxConns(n int) Option {
 	return newOption(func(s *option.Locker) { s.MaxConns = n })
 }
 
-// WithApplicationName sets application_name of the Locker's sessions, by which others
-// see who holds a lock. The server cuts it to 63 bytes, and replaces what is not printable ASCII.
-// A name with a NUL byte, or that is not valid UTF-8, is an error of [Locker.Ping] and
-// of each call.
+// WithApplicationName sets application_name of the Locker's sessions, which shows others who holds a
+// lock. The server cuts it to 63 bytes and replaces what is not printable ASCII. If the name has a
+// NUL byte or is not valid UTF-8, [Locker.Ping] and each call return an error.
 func WithApplicationName(name string) Option {
 	return newOption(func(s *option.Locker) { s.ApplicationName = name })
 }
 
-// WithoutServerCheck skips the check before a pool's first lock, some round trips on two
-// connections, that no pooler in between hands the sessions of the server to several
-// clients, and that they exclude each other. The Locker still refuses a hot standby and a server that
-// is not PostgreSQL.
+// WithoutServerCheck skips the check before a pool's first lock. That check takes some round trips on
+// two connections. It shows that no pooler shares sessions of the server between clients, and that
+// locks exclude. The Locker still refuses a hot standby and a server that is not PostgreSQL.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }
 
-// HoldAtLeast puts off a release that comes earlier than d after the lock was taken,
-// so that a short job is not run again by a node whose clock is behind. Unlock then
-// returns at once and the release happens in the background; Do, TryDo, Shutdown and
-// Close wait for it. It fits the calls of a [Locker] and of a [Semaphore].
+// HoldAtLeast delays a release until d after the lock was taken. So a short job does not run again on
+// a node whose clock is behind. Unlock then returns at once, and the release happens in the
+// background. Do, TryDo, Shutdown and Close wait for it. It is an option of the calls of a [Locker] and
+// of a [Semaphore].
 //
-// The end of ctx does not cut it short: Do returns when the time is over. Shutdown
-// with a ctx that ends does, and so does the end of the process, by a crash, os.Exit
-// or log.Fatal, with which its connections are closed.
+// The end of ctx does not end the delay: Do returns when d is over. The delay ends early if the ctx of
+// Shutdown ends, or the process does: by a crash, os.Exit or log.Fatal.
 func HoldAtLeast(d time.Duration) advisory.SemaphoreOption { return holdAtLeast(d) }
 
 type holdAtLeast time.Duration

@@ -18,23 +18,24 @@ const MaxSlots = 1 << 20
 
 // A Semaphore lets at most n holders in, over all processes that use its key.
 //
-// While slots are free a call asks for a few of them, chosen at random, and what it costs does not
-// grow with n: with nine of ten slots taken these are two or three statements. Only when all slots
-// are taken does it ask for each, in a statement for every thousand of them.
+// While slots are free, the cost of a call does not grow with n: it asks for a few slots, chosen at
+// random. With nine of ten slots taken it sends two or three statements. If all slots are taken, it
+// asks for each of them, with one statement for a thousand slots.
 type Semaphore struct {
 	l   *Locker
 	key advisory.Key
 	n   int
 }
 
-// Semaphore returns the semaphore of key with n slots. A slot's key depends on key and on
-// the slot's number alone: while a fleet goes from one n to another, the larger counts.
-// Each of its calls fails if n is below 1 or above [MaxSlots].
+// Semaphore returns the semaphore of key with n slots. A slot's key depends only on key and on the
+// number of the slot. So while a fleet changes from one n to another, the larger n counts. Each call
+// of the semaphore fails if n is below 1 or above [MaxSlots].
 func (l *Locker) Semaphore(key advisory.Key, n int) *Semaphore {
 	return &Semaphore{l: l, key: key, n: n}
 }
 
-// slotKey never changes: it would let too many in while old and new run side by side.
+// slotKey returns the key of a slot. It must never change: old and new processes together would let
+// too many in.
 func slotKey(key advisory.Key, i int) advisory.Key {
 	return advisory.Name("pgadvisory", "semaphore", key.String(), strconv.Itoa(i))
 }
@@ -42,8 +43,8 @@ func slotKey(key advisory.Key, i int) advisory.Key {
 // firstSlots is how many slots a call asks for first.
 const firstSlots = 8
 
-// slots returns the slots in an order of chance: from any of them, by steps of any size that comes
-// to each of them once.
+// slots returns the slots in random order. It starts at a random slot and adds a random step that has
+// no common divisor with n, so it comes to each slot once.
 func (s *Semaphore) slots(ctx context.Context, op string, opts []advisory.SemaphoreOption) (choice, settings.Call, error) {
 	switch {
 	case s.key == (advisory.Key{}):
@@ -79,8 +80,8 @@ func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
 }
 
 // TryAcquire takes a slot if one is free. The Lock's Key is that of the slot. The result is false
-// only after each slot was refused: with n of a million that is a thousand statements, in two or
-// three seconds. A ctx that ends is noticed between them.
+// only after each slot was refused. For a million slots that takes a thousand statements and two or
+// three seconds. TryAcquire detects the end of ctx between them.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
 	slots, settings, err := s.slots(ctx, "try semaphore", opts)
 	if slots.n == 0 {
@@ -89,11 +90,11 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOp
 	return s.l.tryLockAny(ctx, slots, settings, err)
 }
 
-// Acquire waits for a slot, as [Locker.LockAny] waits for a key: in the queues of all slots, or of 128
-// of them and with tries of the others now and then. A slot that others leave free is found within
-// a quarter of a second where n is some thousands, and within some 12 passes over all slots where it
-// is more: up to half a minute with a million of them, all but one of which are taken. An [*advisory.NotAcquiredError] has the semaphore's key, and the
-// holder of one slot.
+// Acquire waits for a slot, as [Locker.LockAny] waits for a key. It waits in the queues of at most 128
+// slots, and tries the others now and then. With some thousands of slots it finds a slot that another
+// process has freed within a quarter of a second. With more it takes up to 12 passes over all slots:
+// half a minute if one of a million is free. An [*advisory.NotAcquiredError] has the key of the
+// semaphore and the holder of one slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
 	slots, settings, err := s.slots(ctx, "semaphore", opts)
 	if slots.n == 0 {
