@@ -17,8 +17,10 @@ import (
 
 const partitionsURL = "PGADVISORY_RECIPES_PARTITIONS"
 
+type processor func(ctx context.Context, tx *sql.Tx, id int32) error
+
 // doPartitions does partitions until all are done. Any number of processes may run it.
-func doPartitions(ctx context.Context, db *sql.DB, process func(ctx context.Context, tx *sql.Tx, id int32) error) error {
+func doPartitions(ctx context.Context, db *sql.DB, process processor) error {
 	for {
 		left, worked, err := doOne(ctx, db, process)
 		if err != nil || !left {
@@ -30,7 +32,7 @@ func doPartitions(ctx context.Context, db *sql.DB, process func(ctx context.Cont
 	}
 }
 
-func doOne(ctx context.Context, db *sql.DB, process func(ctx context.Context, tx *sql.Tx, id int32) error) (left, worked bool, err error) {
+func doOne(ctx context.Context, db *sql.DB, process processor) (left, worked bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, false, err
