@@ -1,0 +1,69 @@
+package recipes_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
+	"github.com/pgadvisory/pgadvisory/sqlconn"
+)
+
+func before(ctx context.Context, db *sql.DB, job func(context.Context) error) error {
+	var ok bool
+	err := db.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", 4820).Scan(&ok)
+	if err != nil || !ok {
+		return err
+	}
+	defer db.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", 4820) // perhaps on another connection
+	return job(ctx)
+}
+
+func after(ctx context.Context, db *sql.DB, job func(context.Context) error) error {
+	_, err := sqlconn.TryDo(ctx, db.Conn, advisory.Int64(4820), func(ctx context.Context, conn *sql.Conn) error {
+		return job(ctx)
+	})
+	return err
+}
+
+// With plain SQL the unlock runs on another connection if the job leaves that of the lock in use.
+func TestMovingOverFromPlainSQL(t *testing.T) {
+	for name, do := range map[string]func(context.Context, *sql.DB, func(context.Context) error) error{
+		"before": before, "after": after,
+	} {
+		url := pgtest.URL(t)
+		db := open(t, "postgres", url)
+		ran := false
+		err := do(t.Context(), db, func(ctx context.Context) error {
+			ran = true
+			conn, err := db.Conn(ctx)
+			t.Cleanup(func() { conn.Close() })
+			return errors.Join(err, conn.PingContext(ctx))
+		})
+		want := 0
+		if name == "before" {
+			want = 1
+		}
+		if n := held(t, url); err != nil || !ran || n != want {
+			t.Errorf("%s: ran %t, %d locks left, %v", name, ran, n, err)
+		}
+	}
+}
+
+// One who still uses plain SQL and one who has moved over exclude each other.
+func TestMovingOverOneByOne(t *testing.T) {
+	db := open(t, "postgres", pgtest.URL(t))
+	never := func(context.Context) error { t.Error("two at once"); return nil }
+	if err := before(t.Context(), db, func(ctx context.Context) error {
+		conn, err := db.Conn(ctx) // the lock's, so that the other one gets its own
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return after(ctx, db, never)
+	}); err != nil {
+		t.Error(err)
+	}
+}
