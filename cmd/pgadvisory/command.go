@@ -113,19 +113,22 @@ func (c *command) printHelp(w io.Writer) {
 			fmt.Fprintln(w, "\nflags:")
 			any = true
 		}
-		value, text := flag.UnquoteUsage(f)
-		name := "-" + f.Name
-		if len(f.Name) > 1 {
-			name = "--" + f.Name
-		}
-		if value != "" {
-			name += " " + value
-		}
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
-			text += " (by default " + f.DefValue + ")"
-		}
+		name, text := flagHelp(f)
 		fmt.Fprintf(w, "  %-24s %s\n", name, text)
 	})
+}
+
+// flagHelp returns a flag with the name of its value, and what it does.
+func flagHelp(f *flag.Flag) (name, text string) {
+	value, text := flag.UnquoteUsage(f)
+	name = dashed(f.Name)
+	if value != "" {
+		name += " " + value
+	}
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
+		text += " (by default " + f.DefValue + ")"
+	}
+	return name, text
 }
 
 // noArgs returns an error if there are arguments.
