@@ -1,7 +1,7 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
 # this machine ("make setup" installs them), a Docker engine.
 
-.PHONY: demo lint test busy bench long majors drivers setup
+.PHONY: demo lint vulnerabilities test busy bench long majors drivers setup
 
 # The race detector needs a C compiler.
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
@@ -20,6 +20,11 @@ staticcheck ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 lint:
 	@unformatted=$$(go run $(gofumpt) -l .) || exit 1; [ -z "$$unformatted" ] || { echo "not as gofumpt has it:" $$unformatted; exit 1; }
 	@go run $(staticcheck) ./...
+
+# Known vulnerabilities in what the root module requires. It asks vuln.go.dev.
+govulncheck ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
+vulnerabilities:
+	@go run $(govulncheck) ./...
 
 # Everything that can run on this machine, in every module. An older.mod beside a go.mod requires
 # an older version of the tool that the module tests.
