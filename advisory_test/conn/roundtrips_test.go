@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func (m meter) takes(want int, what string, f func()) {
 	f()
 	s := m.link.Stats()
 	if s.RoundTrips != want || len(s.Queries) != want {
-		m.Errorf("%s: %d round trips, want %d: %q", what, s.RoundTrips, want, s.Queries)
+		m.Errorf("%s: %d round trips, want %d: %s", what, s.RoundTrips, want, heads(s.Queries))
 	}
 	if s.Parses+s.Binds+s.Executes != 0 {
 		m.Errorf("%s: %d parses, %d binds, %d executes, want simple queries alone", what, s.Parses, s.Binds, s.Executes)
@@ -49,6 +50,25 @@ func (m meter) takes(want int, what string, f func()) {
 	if s.Connections+s.CancelRequests != 0 {
 		m.Errorf("%s: %d new connections, %d cancel requests", what, s.Connections, s.CancelRequests)
 	}
+}
+
+// heads returns the beginnings of the first few statements, for one line of a failure.
+func heads(statements []string) string {
+	const most, length = 6, 60
+	var b strings.Builder
+	separator := ""
+	for i, s := range statements {
+		if i == most {
+			fmt.Fprintf(&b, ", and %d more", len(statements)-most)
+			break
+		}
+		if len(s) > length {
+			s = s[:length] + "…"
+		}
+		fmt.Fprintf(&b, "%s%q", separator, s)
+		separator = ", "
+	}
+	return b.String()
 }
 
 // begin is BeginTx of the pinned connection.
@@ -256,7 +276,7 @@ func TestRoundTripsOfTryDo(t *testing.T) {
 		m.link.Reset()
 		m.is(true)(xact.TryDo(context.Background(), m.Begin, harness.Key, noWork))
 		if q := m.link.Stats().Queries; len(q) != 3 || !hasPrefixFold(q[0], "begin") || !hasPrefixFold(q[2], "commit") {
-			m.Errorf("%q, want BEGIN, the try, COMMIT", q)
+			m.Errorf("%s, want BEGIN, the try, COMMIT", heads(q))
 		}
 	})
 }
