@@ -133,7 +133,15 @@ func zshCompletion(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "\t%s) compadd -- %s ;;\n", c.name, strings.Join(c.words(), " "))
 	}
-	fmt.Fprint(w, "\tesac\n}\ncompdef _pgadvisory pgadvisory\n")
+	// As a file in fpath, this is the body of _pgadvisory when it is first called.
+	fmt.Fprint(w, `	esac
+}
+if [[ ${funcstack[1]} == _pgadvisory ]]; then
+	_pgadvisory "$@"
+else
+	compdef _pgadvisory pgadvisory
+fi
+`)
 }
 
 func fishCompletion(w io.Writer) {

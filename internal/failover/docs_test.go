@@ -36,7 +36,7 @@ var stated = []struct {
 	{"cmd/pgadvisory/run.go", `the lock is free; at least ([\d.]+), by default ([\d.]+)"`, 1, func([]float64) []float64 {
 		return []float64{failover.Min.Seconds(), failover.Default.Seconds()}
 	}},
-	{"locker/option.go", `is free again; ([\d.]+) s by default,\s+no less than ([\d.]+) s and no more than 9 h`, 1, func([]float64) []float64 {
+	{"locker/option.go", `is free again\. It is ([\d.]+) s\s+(?://\s+)?by default, and from ([\d.]+) s to 9 h`, 1, func([]float64) []float64 {
 		return []float64{failover.Default.Seconds(), failover.Min.Seconds()}
 	}},
 }
