@@ -30,7 +30,7 @@ func observeHold(t *testing.T, w *world) {
 		if e := r.Are(t, advisory.Acquired, advisory.Released)[1]; e.Held < 20*time.Millisecond || e.Local || e.PID == 0 || e.Err != nil || e.Waited != 0 {
 			t.Errorf("%+v", e)
 		}
-		lock.Unlock() // in vain
+		lock.Unlock() // does nothing
 		w.pause()
 		for _, e := range r.Are(t, advisory.Acquired, advisory.Released) {
 			harness.IsOf(t, e, w.key, m, "account")

@@ -84,11 +84,11 @@ func tryIsFalse(t *testing.T, w *world) {
 func neverNil(t *testing.T, w *world) {
 	leave := w.occupy(w.key)
 	none := map[string]func() (advisory.Lock, error){
-		"TryLock in vain": func() (advisory.Lock, error) {
+		"TryLock refused": func() (advisory.Lock, error) {
 			l, _, err := w.TryLock(t.Context(), w.key, advisory.Shared)
 			return l, err
 		},
-		"Lock in vain": func() (advisory.Lock, error) {
+		"Lock that ends": func() (advisory.Lock, error) {
 			return w.Lock(t.Context(), w.key, advisory.Shared, advisory.MaxWait(time.Millisecond))
 		},
 		"TryLock, ctx has ended": func() (advisory.Lock, error) {
@@ -115,7 +115,7 @@ func neverNil(t *testing.T, w *world) {
 			if lock == nil {
 				t.Fatalf("%s: nil", name)
 			}
-			if err == nil && name != "TryLock in vain" {
+			if err == nil && name != "TryLock refused" {
 				t.Errorf("%s: no error", name)
 			}
 			if lock.Key() != w.key || lock.Mode() != advisory.Shared || lock.Token() != 0 || lock.Context().Err() == nil {
@@ -142,7 +142,7 @@ func tryWithEndedCtx(t *testing.T, w *world) {
 	}
 	harness.IsErr(t, err, context.Canceled, reason)
 	if errors.Is(err, advisory.ErrNotAcquired) {
-		t.Errorf("%v: a try tells of no contention", err)
+		t.Errorf("%v: a try does not report contention", err)
 	}
 	ran, err := w.TryDo(ctx, w.key, func(context.Context) error { return nil })
 	if ran {
