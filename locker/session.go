@@ -105,8 +105,8 @@ func (s *session) run() {
 		s.l.mu.Unlock()
 		return
 	}
-	tick := time.NewTicker(s.l.times.Heartbeat)
-	defer tick.Stop()
+	due := time.NewTimer(0) // for the next ping
+	defer due.Stop()
 	for {
 		s.l.mu.Lock()
 		s.inFlight, s.queue = s.queue, nil
@@ -119,16 +119,16 @@ func (s *session) run() {
 			s.serve(ops)
 			if time.Since(s.pinged) >= s.l.times.Heartbeat {
 				s.ping() // it guards waiters, too, and must not be starved
-				// Nor may it come twice: a second cancel is an error in the log. The next is due a
-				// heartbeat after this one was sent: an answer that is late must not delay it.
-				tick.Reset(max(s.l.times.Heartbeat-time.Since(s.pinged), time.Nanosecond))
 			}
 		case waits != nil:
 			s.slice(waits)
 		default:
+			// A heartbeat after the last ping was sent, whoever sent it: a second cancel is an error in
+			// the server's log, and a late answer must not delay the next ping.
+			due.Reset(s.l.times.Heartbeat - time.Since(s.pinged))
 			select {
 			case <-s.wake:
-			case <-tick.C:
+			case <-due.C:
 				s.ping()
 			}
 		}

@@ -457,3 +457,20 @@ func pauses(t *testing.T, campaigns []time.Time, first time.Duration) {
 		t.Error("no pause differs by chance")
 	}
 }
+
+// A ping that was answered late does not make the next ones come more often.
+func TestPingsAfterALateAnswer(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		f.set(func() { f.delay = 600 * time.Millisecond }) // longer than the heartbeat
+		if err := l.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		f.set(func() { f.delay = 10 * time.Millisecond })
+		before := len(f.statements(isPing))
+		time.Sleep(10 * time.Second)
+		if n := len(f.statements(isPing)) - before; n < 19 || n > 22 {
+			t.Errorf("%d pings in 10 s, with a heartbeat of 500 ms", n)
+		}
+	})
+}

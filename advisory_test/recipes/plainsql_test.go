@@ -67,3 +67,38 @@ func TestMovingOverOneByOne(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The calls of go-pglock, whose module pins a connection and gives it back by Close.
+func pinnedBefore(ctx context.Context, db *sql.DB, job func(context.Context) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var ok bool
+	err = conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", 4820).Scan(&ok)
+	if err != nil || !ok {
+		return err
+	}
+	defer conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", 4820)
+	return job(ctx)
+}
+
+// pgx does not send an unlock with a ctx that has ended, so the pinned connection keeps the lock.
+func TestMovingOverFromAPinnedConnection(t *testing.T) {
+	for name, do := range map[string]func(context.Context, *sql.DB, func(context.Context) error) error{
+		"before": pinnedBefore, "after": after,
+	} {
+		url := pgtest.URL(t)
+		db := open(t, "pgx", url)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := do(ctx, db, func(context.Context) error { cancel(); return nil })
+		want := 0
+		if name == "before" {
+			want = 1
+		}
+		if n := held(t, url); err != nil || n != want {
+			t.Errorf("%s: %d locks left, want %d, %v", name, n, want, err)
+		}
+	}
+}
