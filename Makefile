@@ -7,8 +7,8 @@
 race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
 # "go test ./..." by itself leaves out the tests that take more than a second or two.
 export PGADVISORY_TEST_SLOW := 1
-# One package at a time, because tests measure times.
-testflags ?= -count=1 -p=1 -parallel=3 -timeout=30m
+# Two packages at a time: the tests wait more than they compute, but they also measure times.
+testflags ?= -count=1 -p=2 -parallel=3 -timeout=30m
 
 # Workers race for one lock: one runs, the others step aside.
 demo:
@@ -26,14 +26,13 @@ govulncheck ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 vulnerabilities:
 	@go run $(govulncheck) ./advisory/... ./sqlconn ./xact ./locker ./adapt ./inspect ./interop ./cmd/...
 
-# Everything that can run on this machine, in every module. An older.mod beside a go.mod requires
-# an older version of the tool that the module tests.
+# Everything that can run on this machine, in every module: the root, and the others one by one beside
+# it. An older.mod beside a go.mod requires an older version of the tool that the module tests.
 test: lint
 	@go run ./internal/pgtest/probe
-	@find . \( -name go.mod -o -name older.mod \) -not -path '*/testdata/*' | sort | while read -r mod; do \
-		(cd "$$(dirname "$$mod")" && flag=-modfile=$$(basename "$$mod") && \
-			go vet "$$flag" ./... && go test "$$flag" $(race) $(testflags) ./...) || exit 1; \
-	done
+	@find . \( -name go.mod -o -name older.mod \) -not -path '*/testdata/*' | sort -r | \
+		xargs -P 2 -I @ sh -c 'cd "$$(dirname @)" && flag=-modfile=$$(basename @) && \
+			go vet "$$flag" ./... && go test "$$flag" $(race) $(testflags) ./...'
 
 # The tests while every core is busy twice over with something else.
 busy:

@@ -26,7 +26,7 @@ import (
 // PGADVISORY_EXCLUSION says for how long it goes on.
 func TestExclusion(t *testing.T) {
 	pgtest.Slow(t)
-	length := time.Minute
+	length := 30 * time.Second
 	if v := os.Getenv("PGADVISORY_EXCLUSION"); v != "" {
 		var err error
 		if length, err = time.ParseDuration(v); err != nil || length <= 0 {
