@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -28,12 +28,7 @@ const handlerTimeout = 5 * time.Second
 //   - ?refresh=5 returns a page that reloads every five seconds.
 //   - ?after=30s is [After] for the suspects.
 //
-// It answers GET and HEAD alone, and one request at a time, with three short queries that take 5
-// seconds at most; then, or if the database cannot be reached, the answer is 503. The page has no
-// script and loads nothing. Of many locks it shows those that somebody waits for, and
-// says how many were left out; the JSON has all.
-//
-// The handler accepts only GET and HEAD. It serves one request at a time, with two short queries
+// The handler accepts only GET and HEAD. It serves one request at a time, with three short queries
 // that take at most 5 seconds. If they take longer, or the database is not reachable, the status is
 // 503. The page has no script and loads nothing. If there are many locks, it shows those that
 // sessions wait for and the number of the others; the JSON has all of them.
@@ -79,48 +74,76 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This page can only be read: GET or HEAD.", http.StatusMethodNotAllowed)
 		return
 	}
-	q := r.URL.Query()
-	format := q.Get("format")
-	if !slices.Contains([]string{"", "html", "json"}, format) {
-		http.Error(w, "The format is html, the default, or json.", http.StatusBadRequest)
+	v, problem := parseView(r.URL.Query())
+	if problem != "" {
+		http.Error(w, problem, http.StatusBadRequest)
 		return
 	}
-	after := defaultAfter
-	if text := q.Get("after"); text != "" {
-		var err error
-		if after, err = time.ParseDuration(text); err != nil || after < minAfter {
-			http.Error(w, fmt.Sprintf("The least age of a suspect, after, is a time such as 30s, of at least %v.", minAfter), http.StatusBadRequest)
-			return
-		}
-	}
-	s, err := h.snapshot(r.Context(), after)
+	s, err := h.snapshot(r.Context(), v.after)
 	if err != nil {
 		head.Set("Retry-After", "5")
-		// The driver's error may contain names of hosts and users.
-		text := "The database is not reachable, or refused the query."
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bound.ErrNoAnswer) {
-			text = fmt.Sprintf("The database did not answer within %v.", h.timeout)
-		}
-		http.Error(w, text, http.StatusServiceUnavailable)
+		http.Error(w, h.unavailable(err), http.StatusServiceUnavailable)
 		return
 	}
-	var body bytes.Buffer
-	if format == "json" {
-		head.Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(&body)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(s)
-	} else {
-		head.Set("Content-Type", "text/html; charset=utf-8")
-		refresh, _ := strconv.Atoi(q.Get("refresh"))
-		err = pageTemplate.Execute(&body, newPage(s, max(0, min(refresh, 3600)), q.Get("after")))
-	}
+	contentType, body, err := v.render(s)
 	if err != nil {
 		http.Error(w, "The page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
-	head.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.Write(body.Bytes())
+	head.Set("Content-Type", contentType)
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}
+
+// A view is how the parameters of a request want the page.
+type view struct {
+	json      bool
+	refresh   int // seconds, or 0
+	after     time.Duration
+	afterText string // as it was given
+}
+
+// parseView returns the text of the response as problem if a parameter is not valid.
+func parseView(q url.Values) (v view, problem string) {
+	v = view{after: defaultAfter, afterText: q.Get("after")}
+	switch q.Get("format") {
+	case "", "html":
+	case "json":
+		v.json = true
+	default:
+		return v, "The format is html, the default, or json."
+	}
+	if v.afterText != "" {
+		var err error
+		if v.after, err = time.ParseDuration(v.afterText); err != nil || v.after < minAfter {
+			return v, fmt.Sprintf("The least age of a suspect, after, is a time such as 30s, of at least %v.", minAfter)
+		}
+	}
+	refresh, _ := strconv.Atoi(q.Get("refresh"))
+	v.refresh = max(0, min(refresh, 3600))
+	return v, ""
+}
+
+// render returns the content of the response.
+func (v view) render(s *snapshot) (contentType string, _ []byte, err error) {
+	var body bytes.Buffer
+	if v.json {
+		encoder := json.NewEncoder(&body)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(s)
+		return "application/json", body.Bytes(), err
+	}
+	err = pageTemplate.Execute(&body, newPage(s, v.refresh, v.afterText))
+	return "text/html; charset=utf-8", body.Bytes(), err
+}
+
+// unavailable returns the text of the response to a request that the database has not answered. The
+// driver's error may contain names of hosts and users, and is not part of it.
+func (h *handler) unavailable(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bound.ErrNoAnswer) {
+		return fmt.Sprintf("The database did not answer within %v.", h.timeout)
+	}
+	return "The database is not reachable, or refused the query."
 }
 
 // snapshot reads the locks, in bounded time even if the driver blocks. If the driver blocks, it

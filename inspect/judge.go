@@ -13,76 +13,98 @@ import (
 
 // judge returns the suspects among the locks of a database.
 func judge(locks []Lock, h place, after time.Duration) []Suspect {
-	var (
-		suspects []Suspect
-		blamed   = map[advisory.Key]bool{} // keys whose holders are suspects
-		waiters  = map[advisory.Key][]Lock{}
-		held     []Lock
-	)
+	f := findings{waiters: map[advisory.Key][]Lock{}, blamed: map[advisory.Key]bool{}}
+	var held []Lock
 	for _, l := range locks {
 		if l.Granted {
 			held = append(held, l)
 		} else {
-			waiters[l.Key] = append(waiters[l.Key], l)
+			f.waiters[l.Key] = append(f.waiters[l.Key], l)
 		}
-	}
-	add := func(s Suspect) {
-		s.Waiters = nil
-		seen := map[advisory.Key]bool{}
-		for _, l := range s.Locks {
-			if !seen[l.Key] {
-				seen[l.Key] = true
-				s.Waiters = append(s.Waiters, waiters[l.Key]...)
-			}
-			blamed[l.Key] = true
-		}
-		suspects = append(suspects, s)
 	}
 	if h.Recovery && len(locks) > 0 {
-		add(Suspect{
-			Kind:  Standby,
-			Locks: held,
-			Why: fmt.Sprintf("The server is in recovery: a standby. %s here, and exclude nobody on the primary.",
-				count(len(held), "advisory lock is held", "advisory locks are held")),
-			Do: "Make the programs connect to the primary (target_session_attrs=read-write, in a connection string that names both).",
-		})
+		f.add(standby(held))
 	}
 	for _, s := range circles(locks) {
-		add(s)
+		f.add(s)
 	}
-
 	var unseen, disabled []Lock
 	for _, own := range byHolder(held) {
-		l := own[0]
-		switch {
-		case l.PID == 0:
-			if l.Age >= after {
-				add(prepared(own))
-			}
-		case slices.Contains(l.Hidden, "state"):
+		switch l := own[0]; {
+		case l.PID != 0 && slices.Contains(l.Hidden, "state"):
 			unseen = append(unseen, own...)
-		case l.State == "disabled":
+		case l.PID != 0 && l.State == "disabled":
 			disabled = append(disabled, own...)
-		case l.State == "idle" && l.StateAge >= after:
-			add(idle(own))
-		case strings.HasPrefix(l.State, "idle in transaction") && l.StateAge >= after:
-			add(idleInTransaction(own))
-		case l.State == "active" && l.WaitEvent == "Client/ClientWrite" && l.StateAge >= after:
-			add(unread(own))
+		default:
+			f.addHolder(own, after)
 		}
 	}
-
-	for _, key := range keysOf(waiters) {
-		ws := waiters[key]
-		oldest := slices.MaxFunc(ws, func(a, b Lock) int { return cmp.Compare(a.Age, b.Age) })
-		if oldest.Age >= after && !blamed[key] {
-			suspects = append(suspects, longWait(key, held, ws, oldest))
-		}
-	}
-	slices.SortStableFunc(suspects, func(a, b Suspect) int {
+	f.addLongWaits(held, after)
+	slices.SortStableFunc(f.suspects, func(a, b Suspect) int {
 		return cmp.Or(-compareBools(a.Kind == Standby, b.Kind == Standby), -cmp.Compare(len(a.Waiters), len(b.Waiters)))
 	})
-	return append(suspects, unseenSuspects(h, unseen, disabled)...)
+	return append(f.suspects, unseenSuspects(h, unseen, disabled)...)
+}
+
+// findings are the suspects that have been found so far.
+type findings struct {
+	suspects []Suspect
+	waiters  map[advisory.Key][]Lock
+	blamed   map[advisory.Key]bool // keys whose holders are suspects
+}
+
+// add adds a suspect, with those that wait for its locks.
+func (f *findings) add(s Suspect) {
+	s.Waiters = nil
+	seen := map[advisory.Key]bool{}
+	for _, l := range s.Locks {
+		if !seen[l.Key] {
+			seen[l.Key] = true
+			s.Waiters = append(s.Waiters, f.waiters[l.Key]...)
+		}
+		f.blamed[l.Key] = true
+	}
+	f.suspects = append(f.suspects, s)
+}
+
+// addHolder adds the holder of the locks if it is a suspect. Its state is visible.
+func (f *findings) addHolder(own []Lock, after time.Duration) {
+	l := own[0]
+	switch {
+	case l.PID == 0:
+		if l.Age >= after {
+			f.add(prepared(own))
+		}
+	case l.StateAge < after:
+	case l.State == "idle":
+		f.add(idle(own))
+	case strings.HasPrefix(l.State, "idle in transaction"):
+		f.add(idleInTransaction(own))
+	case l.State == "active" && l.WaitEvent == "Client/ClientWrite":
+		f.add(unread(own))
+	}
+}
+
+// addLongWaits adds the keys that sessions have waited for at least as long as after, if their holders
+// are no suspects.
+func (f *findings) addLongWaits(held []Lock, after time.Duration) {
+	for _, key := range keysOf(f.waiters) {
+		ws := f.waiters[key]
+		oldest := slices.MaxFunc(ws, func(a, b Lock) int { return cmp.Compare(a.Age, b.Age) })
+		if oldest.Age >= after && !f.blamed[key] {
+			f.suspects = append(f.suspects, longWait(key, held, ws, oldest))
+		}
+	}
+}
+
+func standby(held []Lock) Suspect {
+	return Suspect{
+		Kind:  Standby,
+		Locks: held,
+		Why: fmt.Sprintf("The server is in recovery: a standby. %s here, and exclude nobody on the primary.",
+			count(len(held), "advisory lock is held", "advisory locks are held")),
+		Do: "Make the programs connect to the primary (target_session_attrs=read-write, in a connection string that names both).",
+	}
 }
 
 // unseenSuspects returns the suspects of sessions whose state is not visible: because they belong to

@@ -87,14 +87,10 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 	t.rest = nil
 	for i, k := range keys {
 		g := l.gate(k)
-		conflicts := g.queue.conflicts(mode)
 		switch {
 		case g.failed.stamp > max(t.stamp, t.failed, g.refusedAt[mode]): // likewise, and whoever asks again would fail too
 			t.failed = g.failed.stamp
-			for _, g := range free {
-				g.endStatement()
-				g.advance()
-			}
+			dropStatement(free)
 			return nil, change, g.failed.err
 		case g.refusedAt[mode] > t.stamp: // while this call waited for that statement
 			g.advance()
@@ -106,20 +102,7 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 			t.rest = keys[i+1:]
 			g.join(r, t.stamp)
 			return r, change, nil
-		case g.busy() || g.probing:
-			t.watch(g)
-		case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
-			t.watch(g)
-			g.askWhetherWanted()
-		case g.hold != nil:
-		case g.waiter != nil && conflicts:
-		case g.waiter != nil && g.waiter.waitsAs(g) && !g.waiter.wait.cut: // for readers, as this one is
-			t.watch(g)
-			g.tryBesideWaiter(mode)
-		case g.waiter != nil: // for nobody any more
-			t.watch(g)
-			g.waiter.cutSlice()
-		default:
+		case t.mayBeFree(g):
 			g.beginStatement() // so that a key that is given twice is asked for once
 			free = append(free, g)
 		}
@@ -130,16 +113,47 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 	return r, change, t.submit(r, free)
 }
 
+// mayBeFree reports whether only the server can say if the key of g is free. Otherwise it is not
+// free now; if it may be after a statement that is under way, or that mayBeFree has sent for it,
+// the gate is watched. The mutex is held.
+func (t *anyTry) mayBeFree(g *gate) bool {
+	mode := t.settings.Mode
+	conflicts := g.queue.conflicts(mode)
+	switch {
+	case g.busy() || g.probing:
+		t.watch(g)
+	case g.hold != nil && !conflicts && !excludes(g.hold.mode, mode): // a writer waited for it, as of the last ping
+		t.watch(g)
+		g.askWhetherWanted()
+	case g.hold != nil:
+	case g.waiter != nil && conflicts:
+	case g.waiter != nil && g.waiter.waitsAs(g) && !g.waiter.wait.cut: // for readers, as this one is
+		t.watch(g)
+		g.tryBesideWaiter(mode)
+	case g.waiter != nil: // for nobody any more
+		t.watch(g)
+		g.waiter.cutSlice()
+	default:
+		return true
+	}
+	return false
+}
+
+// dropStatement ends the statement of the gates that is not sent after all. The mutex is held.
+func dropStatement(gates []*gate) {
+	for _, g := range gates {
+		g.endStatement()
+		g.advance()
+	}
+}
+
 // submit has the server take, for r, the first of the gates' keys that is free. The mutex is held.
 func (t *anyTry) submit(r *request, gates []*gate) error {
 	l := t.l
 	r.gate = gates[0]
 	session, err := l.frontSession()
 	if err != nil {
-		for _, g := range gates {
-			g.endStatement()
-			g.advance()
-		}
+		dropStatement(gates)
 		return err
 	}
 	mode, upTo := r.settings.Mode, l.stamp()

@@ -115,18 +115,38 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 		return nil, ctx.Err()
 	}
 	// First, for behind a pooler the settings would be made on sessions of others.
-	if s.l.checkDue() {
-		limit.Reset(checkTime + connectTime)
-		err := s.l.checkFirst(ctx, conn)
-		limit.Reset(connectTime)
-		if _, ok := errors.AsType[uncheckedError](err); err != nil && !ok {
-			return nil, err
-		}
-		o.unchecked = err
+	if o.unchecked, err = s.l.checkOpening(ctx, conn, limit); err != nil {
+		return nil, err
 	}
 	if _, err := conn.ExecContext(ctx, lockfn.SetAll(sessionSettings(s.l.times, s.l.settings))); err != nil {
 		return nil, err
 	}
+	if err := o.examine(ctx); err != nil {
+		return nil, err
+	}
+	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
+	return o, err
+}
+
+// checkOpening checks the server, if a check is due, on a connection that is being opened. limit is
+// the timer of the opening, which starts again after the check. unchecked is why the check could not
+// be made, if the connection may be used without it.
+func (l *Locker) checkOpening(ctx context.Context, conn *sql.Conn, limit *time.Timer) (unchecked, err error) {
+	if !l.checkDue() {
+		return nil, nil
+	}
+	limit.Reset(checkTime + connectTime)
+	err = l.checkFirst(ctx, conn)
+	limit.Reset(connectTime)
+	if _, ok := errors.AsType[uncheckedError](err); ok {
+		return err, nil
+	}
+	return nil, err
+}
+
+// examine reads what the Locker needs to know about the server and the session. It fails with an
+// [*advisory.UnsafeServerError] if locks there do not exclude.
+func (o *fit) examine(ctx context.Context) error {
 	var (
 		recovery    bool
 		version     string
@@ -135,19 +155,18 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 		deadlock    int64
 	)
 	o.sent = time.Now()
-	if err := conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp, &deadlock); err != nil {
-		return nil, err
+	if err := o.conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp, &deadlock); err != nil {
+		return err
 	}
 	if err := unsafeServer(recovery, version); err != nil {
-		return nil, err
+		return err
 	}
 	o.bounded = !tcp || userTimeout != 0
-	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
+	if told, ok := pooler.On(ctx, o.conn).ToldPID(); ok {
 		o.proxied = told != int64(o.pid)
 	}
 	o.deadlock = time.Duration(deadlock) * time.Millisecond
-	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
-	return o, err
+	return nil
 }
 
 func unsafeServer(recovery bool, version string) error {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// A requirement records an invariant that does not hold, if ok is false.
+type requirement func(ok bool, format string, args ...any)
+
 // broken returns the invariants of the Locker that do not hold, or nil. The mutex is held. Only
 // test builds call it.
 func (l *Locker) broken() error {
@@ -14,30 +17,46 @@ func (l *Locker) broken() error {
 			errs = append(errs, fmt.Errorf("locker: "+format, args...))
 		}
 	}
+	l.checkPolled(must)
+	l.checkGates(must)
+	l.checkSessions(must)
+	l.checkUsers(must)
+	return errors.Join(errs...)
+}
+
+// checkPolled checks the list of polled gates: which gates are on it, each once.
+func (l *Locker) checkPolled(must requirement) {
 	listed := map[*gate]int{}
 	for _, g := range l.polled {
 		listed[g]++
 		must(g.listed, "a gate is on the list of polled gates and does not know it: %v", g.key)
 	}
 	must(len(l.polled) == 0 || l.polling, "keys are polled and no poll is due")
-	held := 0
 	for k, g := range l.gates {
-		must(g.key == k, "the gate of %v is listed as that of %v", g.key, k)
-		g.check(must)
 		n := 0
 		if g.listed {
 			n = 1
 		}
 		must(listed[g] == n, "%v is %d times on the list of polled gates, want %d", k, listed[g], n)
-		if h := g.hold; h != nil {
+	}
+}
+
+// checkGates checks each gate, and the count of locks that are held.
+func (l *Locker) checkGates(must requirement) {
+	held := 0
+	for k, g := range l.gates {
+		must(g.key == k, "the gate of %v is listed as that of %v", g.key, k)
+		g.check(must)
+		if g.hold != nil {
 			held++
-			for u := range h.users {
-				_, ok := l.users[u]
-				must(ok, "a user of %v is not counted", k)
-			}
 		}
 	}
 	must(int(l.held) == held, "%d locks are counted as held, %d are", l.held, held)
+}
+
+// checkSessions checks the lists of sessions: those that are alive, those that are lost, and the one
+// in front.
+func (l *Locker) checkSessions(must requirement) {
 	for s := range l.sessions {
 		s.check(must)
 		must(s.alive(), "a session is on the list while %v", s.phase)
@@ -48,21 +67,33 @@ func (l *Locker) broken() error {
 			must(h.dead != nil, "a hold is alive while its session is %v: %v", s.phase, h.gate.key)
 		}
 	}
-	for u := range l.users {
-		_, uses := u.hold.users[u]
-		must(uses, "a user is counted that has given %v back", u.key)
-		must(u.hold.dead == nil || u.works, "a user of a lost lock is counted that does not work under it: %v", u.key)
-	}
 	if f := l.front; f != nil {
 		_, ok := l.sessions[f]
 		must(ok, "the front session is not on the list")
 		must(f.wait.gate == nil, "the front session waits")
 	}
-	return errors.Join(errs...)
+}
+
+// checkUsers checks that the users of all holds are counted, and nobody else.
+func (l *Locker) checkUsers(must requirement) {
+	for k, g := range l.gates {
+		if g.hold == nil {
+			continue
+		}
+		for u := range g.hold.users {
+			_, ok := l.users[u]
+			must(ok, "a user of %v is not counted", k)
+		}
+	}
+	for u := range l.users {
+		_, uses := u.hold.users[u]
+		must(uses, "a user is counted that has given %v back", u.key)
+		must(u.hold.dead == nil || u.works, "a user of a lost lock is counted that does not work under it: %v", u.key)
+	}
 }
 
 // check checks the invariants of one gate.
-func (g *gate) check(must func(bool, string, ...any)) {
+func (g *gate) check(must requirement) {
 	must((g.hold != nil) == g.phase.is(gateHeld|gateChanging), "%v is %v, hold: %t", g.key, g.phase, g.hold != nil)
 	must(g.phase != gateWaiting || g.waiter != nil, "%v is waiting and no session waits", g.key)
 	must(g.waiter == nil || g.phase.is(gateWaiting|gateHeld|gateChanging|gateAsking), "%v is %v while a session waits", g.key, g.phase)
@@ -92,7 +123,7 @@ func (g *gate) check(must func(bool, string, ...any)) {
 }
 
 // check checks the invariants of one session that is on the Locker's list.
-func (s *session) check(must func(bool, string, ...any)) {
+func (s *session) check(must requirement) {
 	g := s.wait.gate
 	must(s.phase == sessionOpening || (g != nil) == s.phase.is(sessionWaiting|sessionSlicing|sessionSettling), "a session is %v, waits: %t", s.phase, g != nil)
 	must(g == nil || g.waiter == s, "a session waits for a key that does not know it")

@@ -138,57 +138,85 @@ func (l *Locker) probe(ctx context.Context, own, second *pooler.Link, d time.Dur
 // checkAgain makes the check that could not be made when the session was opened. If locks do not
 // exclude, the session is lost.
 func (l *Locker) checkAgain() error {
-	wait, stop := context.WithCancel(context.Background())
+	ctx, stop := l.untilEnding()
 	defer stop()
+	second, err := pooler.Second(ctx, l.db)
+	if err != nil {
+		return uncheckedError{err}
+	}
+	c := &laterCheck{l: l, second: second}
+	defer c.closeUntaken()
+	answer, err := c.submit()
+	if err != nil {
+		return err
+	}
+	if err := <-answer; err != nil {
+		return err
+	}
+	return c.result
+}
+
+// untilEnding returns a context that ends with the Locker.
+func (l *Locker) untilEnding() (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		select {
 		case <-l.ending:
 			stop()
-		case <-wait.Done():
+		case <-ctx.Done():
 		}
 	}()
-	second, err := pooler.Second(wait, l.db)
-	if err != nil {
-		return uncheckedError{err}
-	}
-	var taken atomic.Bool // second has an owner: the query, or nobody needs it
-	defer func() {
-		if taken.CompareAndSwap(false, true) {
-			second.Close()
-		}
-	}()
-	var result error
-	answer := make(chan error, 1)
+	return ctx, stop
+}
+
+// A laterCheck is a check on a session that has locks already.
+type laterCheck struct {
+	l      *Locker
+	second *pooler.Link
+	taken  atomic.Bool // second has an owner: the query, or nobody needs it
+	result error
+}
+
+// submit has the owner of the front session make the check. After the answer, result is the check's
+// result unless the answer itself is an error.
+func (c *laterCheck) submit() (answer <-chan error, err error) {
+	l := c.l
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	s, err := l.frontSession()
-	if err == nil {
-		s.submit(&op{
-			query: func(ctx context.Context, conn *sql.Conn) error {
-				if !taken.CompareAndSwap(false, true) {
-					return errNothingHeard
-				}
-				defer second.Close()
-				// The session holds locks: a statement on it is never ended, and its own
-				// deadline runs meanwhile.
-				own := pooler.On(ctx, conn)
-				result = l.probe(ctx, own, second, l.times.Check)
-				if errors.Is(result, advisory.ErrUnsafeServer) || own.Doubt() {
-					return result
-				}
-				s.finish(nil, own.Answered(), nil, nil)
-				return errNothingHeard
-			},
-			done: func(_ bool, _ uint64, err error) { answer <- err },
-		})
+	if err != nil {
+		return nil, err
 	}
-	l.mu.Unlock()
-	if err == nil {
-		err = <-answer
+	answers := make(chan error, 1)
+	s.submit(&op{
+		query: func(ctx context.Context, conn *sql.Conn) error { return c.run(ctx, s, conn) },
+		done:  func(_ bool, _ uint64, err error) { answers <- err },
+	})
+	return answers, nil
+}
+
+// run makes the check on the connection of s.
+func (c *laterCheck) run(ctx context.Context, s *session, conn *sql.Conn) error {
+	if !c.taken.CompareAndSwap(false, true) {
+		return errNothingHeard
 	}
-	if err == nil {
-		err = result
+	defer c.second.Close()
+	// The session holds locks: a statement on it is never ended, and its own
+	// deadline runs meanwhile.
+	own := pooler.On(ctx, conn)
+	c.result = c.l.probe(ctx, own, c.second, c.l.times.Check)
+	if errors.Is(c.result, advisory.ErrUnsafeServer) || own.Doubt() {
+		return c.result
 	}
-	return err
+	s.finish(nil, own.Answered(), nil, nil)
+	return errNothingHeard
+}
+
+// closeUntaken closes second unless the query has taken it, and keeps it from taking it.
+func (c *laterCheck) closeUntaken() {
+	if c.taken.CompareAndSwap(false, true) {
+		c.second.Close()
+	}
 }
 
 // checkLater makes the check in the background. The mutex is held.

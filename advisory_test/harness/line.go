@@ -125,7 +125,7 @@ type DeadCall struct {
 	Bound time.Duration // from the link's death to the return; else dying and grace
 }
 
-// run makes the call, does what is left to the caller, and has the link revive. It
+// Start makes the call, does what is left to the caller, and has the link revive. It
 // fails the test if any of that hangs, and returns how long after the end of its time
 // the call returned.
 func (l *Line) Start(c DeadCall) (late time.Duration) {
@@ -138,22 +138,7 @@ func (l *Line) Start(c DeadCall) (late time.Duration) {
 	}
 
 	returned := make(chan struct{})
-	go func() {
-		select {
-		case <-l.Dead:
-		case <-returned:
-			return
-		case <-time.After(2 * Patience): // the statement at which it was to die is not sent any more
-			end(nil)
-			return
-		}
-		select {
-		case <-returned:
-		case <-time.After(bound + Slack):
-			l.Errorf("has not returned %v after the link died", bound+Slack)
-			l.Link.Revive()
-		}
-	}()
+	go l.guard(returned, bound+Slack)
 	err := c.Call(l)
 	at := time.Now()
 	close(returned)
@@ -166,7 +151,32 @@ func (l *Line) Start(c DeadCall) (late time.Duration) {
 	if !c.Is(err) {
 		l.Errorf("error: %v", err)
 	}
+	l.finish()
+	return late
+}
 
+// guard fails the test, and has the link revive, if the call has not returned at most after the link
+// died. It ends the call's ctx if the link does not die.
+func (l *Line) guard(returned <-chan struct{}, most time.Duration) {
+	select {
+	case <-l.Dead:
+	case <-returned:
+		return
+	case <-time.After(2 * Patience): // the statement at which it was to die is not sent any more
+		l.End(nil)
+		return
+	}
+	select {
+	case <-returned:
+	case <-time.After(most):
+		l.Errorf("has not returned %v after the link died", most)
+		l.Link.Revive()
+	}
+}
+
+// finish does what is left to the caller after the call, and has the link revive. What may hang
+// while the link is dead must return afterwards.
+func (l *Line) finish() {
 	done := make([]chan struct{}, len(l.Endings))
 	for i, e := range l.Endings {
 		done[i] = make(chan struct{})
@@ -182,7 +192,6 @@ func (l *Line) Start(c DeadCall) (late time.Duration) {
 	for i, e := range l.Endings {
 		within(l, Patience, done[i], e.what+", with the link back")
 	}
-	return late
 }
 
 func within(t testing.TB, d time.Duration, done <-chan struct{}, what string) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -63,69 +62,96 @@ func (f *front) environment(h *held) []string {
 // ended. The lock is held until then. If the lock is lost, await ends the process group. It then
 // returns a channel that is closed when the loss has been printed.
 func (f *front) await(c *child) (lost <-chan struct{}) {
-	var late, look <-chan time.Time
-	var foreign sync.Once
-	kill := func() {
-		if syscall.Kill(-c.pid, syscall.SIGKILL) == syscall.EPERM {
-			foreign.Do(func() { go f.p.report(errForeign) })
-		}
-	}
-	killed := false
-	pause := time.Millisecond
-	end := func(why string) {
-		if lost != nil {
-			return
-		}
-		if syscall.Kill(-c.pid, syscall.SIGTERM) == nil {
-			why += "; the command was sent SIGTERM"
-		}
-		syscall.Kill(-c.pid, syscall.SIGCONT) // in case it is stopped
-		late = time.After(f.order.Grace)
-		printed := make(chan struct{})
-		lost = printed
-		go func() { // the reader of standard error may be slow
-			defer close(printed)
-			f.p.report(errors.New(why))
-		}()
-	}
+	w := groupWait{front: f, child: c, pause: time.Millisecond}
 	answers := f.answers
 	for {
 		select {
 		case status := <-c.changes:
-			switch {
-			case !status.Stopped():
-				c.end = status
-				c.tty.take(c.pid)
-				look = time.After(0)
-			case lost == nil:
-				c.stopped(status.StopSignal())
-			}
-		case <-look:
+			w.changed(status)
+		case <-w.due:
 			if !groupRuns(c.pid) {
-				return lost
+				return w.lost
 			}
-			if killed { // kill what was started since
-				kill()
-			}
-			if pause == 8*time.Millisecond {
-				go f.logf("waiting for what the command has left in its process group, %d", c.pid)
-			}
-			look = time.After(pause)
-			pause = min(2*pause, 100*time.Millisecond)
+			w.goOn()
 		case s := <-f.signals:
 			c.signal(s.(syscall.Signal))
 		case a, ok := <-answers:
 			switch {
 			case !ok:
 				answers = nil
-				end("the process that held the lock has ended: the lock is lost")
+				w.end("the process that held the lock has ended: the lock is lost")
 			case a.Lost != "":
-				end(a.Lost)
+				w.end(a.Lost)
 			}
-		case <-late:
-			killed = true
-			kill()
+		case <-w.late:
+			w.killed = true
+			w.kill()
 		}
+	}
+}
+
+// A groupWait is the wait for the end of the command's process group.
+type groupWait struct {
+	front *front
+	child *child
+
+	due   <-chan time.Time // when the group is looked for; nil while the command runs
+	pause time.Duration    // until it is looked for again
+
+	lost    <-chan struct{}  // closed when the loss of the lock has been printed; nil while it is held
+	late    <-chan time.Time // when the time to end after the loss is over
+	killed  bool
+	foreign bool // errForeign has been reported
+}
+
+// changed handles a change of the command itself: it has stopped or ended.
+func (w *groupWait) changed(status syscall.WaitStatus) {
+	c := w.child
+	switch {
+	case !status.Stopped():
+		c.end = status
+		c.tty.take(c.pid)
+		w.due = time.After(0)
+	case w.lost == nil:
+		c.stopped(status.StopSignal())
+	}
+}
+
+// goOn goes on with the wait after the command has ended, while a process of the group is left.
+func (w *groupWait) goOn() {
+	if w.killed { // kill what was started since
+		w.kill()
+	}
+	if w.pause == 8*time.Millisecond {
+		go w.front.logf("waiting for what the command has left in its process group, %d", w.child.pid)
+	}
+	w.due = time.After(w.pause)
+	w.pause = min(2*w.pause, 100*time.Millisecond)
+}
+
+// end asks the group to end because the lock is lost, and prints why. It does so once.
+func (w *groupWait) end(why string) {
+	if w.lost != nil {
+		return
+	}
+	if syscall.Kill(-w.child.pid, syscall.SIGTERM) == nil {
+		why += "; the command was sent SIGTERM"
+	}
+	syscall.Kill(-w.child.pid, syscall.SIGCONT) // in case it is stopped
+	w.late = time.After(w.front.order.Grace)
+	printed := make(chan struct{})
+	w.lost = printed
+	go func() { // the reader of standard error may be slow
+		defer close(printed)
+		w.front.p.report(errors.New(why))
+	}()
+}
+
+// kill ends the group at once. If that is not permitted, it reports errForeign, once.
+func (w *groupWait) kill() {
+	if syscall.Kill(-w.child.pid, syscall.SIGKILL) == syscall.EPERM && !w.foreign {
+		w.foreign = true
+		go w.front.p.report(errForeign)
 	}
 }
 
