@@ -27,6 +27,11 @@ type Stats struct {
 	Held     int // locks held on the server
 	Users    int // locks that callers have, and work under lost ones; readers share one of the server
 	Waiting  int // callers that wait
+
+	// LastAnswer is when the last statement that the server has answered was sent, on the session
+	// that is silent the longest. It is at most a heartbeat and a round trip ago while the server
+	// answers, and a slice of a wait longer on a session that waits. It is zero without a session.
+	LastAnswer time.Time
 }
 
 // Stats returns the numbers of the moment. It looks at each key that is held or waited for: some
@@ -39,6 +44,11 @@ func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
+	for s := range l.sessions {
+		if s.opened() && (st.LastAnswer.IsZero() || s.answered.Before(st.LastAnswer)) {
+			st.LastAnswer = s.answered
+		}
+	}
 	for _, g := range l.gates {
 		st.Waiting += g.queue.len()
 	}
