@@ -6,7 +6,7 @@
 //
 // # Metrics
 //
-// The names follow OpenTelemetry's rule for metrics of one database system. Each begins with
+// The names follow OpenTelemetry's rule for metrics of one database system: each begins with
 // postgresql.client.advisory_lock. The first four come from events, the others from RegisterStats.
 //
 //	name                     instrument     unit          counts or measures
@@ -20,18 +20,23 @@
 //	session.count            updowncounter  {connection}  connections in use
 //	session.last_answer.age  gauge          s             since the last answer of the session that is silent the longest
 //
-// An unlock that does not know when the lock was acquired, such as sqlconn.Unlock, adds nothing to
-// hold.duration. The counter losses has neither an outcome nor error.type, and is 0 from the first lock on,
-// so that the first loss is an increase; hold.duration has the cause. The end of the caller's own transaction reports no event. A wait on a connection or in
-// a transaction appears when it has ended.
+// Some numbers are missing:
+//
+//   - hold.duration: of an unlock that does not know when the lock was acquired, such as
+//     sqlconn.Unlock, and of locks that end with the caller's own transaction
+//   - losses: the cause. It is error.type of hold.duration. The counter is 0 from the first lock on,
+//     so the first loss is an increase
+//   - waiter.count: waits on a connection and in a transaction. They appear when they have ended
+//   - session.last_answer.age: of a Locker without a session, as after a loss. A session that waits,
+//     or has just waited, adds up to 8 s
 //
 // # Spans
 //
-// A call that ended makes the span "advisory_lock.acquire", of kind client. A lock that was released or
-// lost makes the span "advisory_lock.hold", of kind internal, if the event has its duration. Both names
-// end with the label if there is one. Both spans are children of the span in the ctx of the call. They
-// start when the call or the hold did, and are made when it has ended, so spans of the work are their
-// siblings.
+// A call that ended makes the span "advisory_lock.acquire", of kind client. A lock that was released
+// or lost makes the span "advisory_lock.hold", of kind internal, if the event has its duration. Both
+// names end with the label if there is one. Both spans are children of the span in the ctx of the
+// call. They are made at their end, with the time at which the call or the hold began. So spans of
+// the work are their siblings.
 //
 // # Attributes
 //
@@ -49,8 +54,8 @@
 //	postgresql.advisory_lock.local      true if the lock was handed over inside the process
 //	postgresql.backend.pid              of the server process, if known
 //
-// The outcome not_acquired is a try that returned false, or a wait that [advisory.MaxWait] ended. It is
-// no error. The values of error.type are:
+// The outcome not_acquired is a try that returned false, or a wait that [advisory.MaxWait] ended. It
+// is no error. The values of error.type are:
 //
 //   - canceled, timeout: the end of ctx
 //   - deadlock, lock_table_full, unsafe_server, stale_snapshot, already_held
@@ -60,9 +65,9 @@
 //
 // # Cost and faults
 //
-// Observe runs inside the call that it reports. The SDK's meters do not wait for an exporter, nor does a
-// span processor of WithBatcher: an exporter that is down or slow delays no lock. A processor of
-// WithSyncer does wait, and so does the call that ends the span.
+// Observe runs inside the call that it reports. The SDK's meters do not wait for an exporter, nor
+// does a span processor of WithBatcher: an exporter that is down or slow delays no lock. A processor
+// of WithSyncer does wait for its exporter, and the call waits with it.
 //
-// A panic of a provider does not reach the caller: Observe passes it to [otel.Handle].
+// A panic of a provider does not reach the caller: Observe passes it to otel.Handle.
 package advisoryotel

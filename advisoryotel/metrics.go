@@ -12,8 +12,8 @@ import (
 // prefix begins the names of the metrics.
 const prefix = "postgresql.client.advisory_lock."
 
-// The boundaries of db.client.operation.duration, which fit one round trip, and longer ones: a wait lasts
-// as long as the work of others, a hold as long as the work.
+// The boundaries of db.client.operation.duration, which fit one round trip, and longer ones: a wait
+// lasts as long as the work of others, a hold as long as the work.
 var (
 	waitBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300}
 	holdBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400}
@@ -26,6 +26,7 @@ type eventMetrics struct {
 	losses   metric.Int64Counter
 	wait     metric.Float64Histogram
 	hold     metric.Float64Histogram
+	cache    cache
 }
 
 func newEventMetrics(meter metric.Meter, keys bool) (*eventMetrics, error) {
@@ -49,19 +50,19 @@ func (m *eventMetrics) record(ctx context.Context, e advisory.Event) {
 	ctx = context.WithoutCancel(ctx)
 	switch e.Kind {
 	case advisory.Acquired, advisory.NotAcquired:
-		with := metric.WithAttributes(endAttributes(e, m.keys)...)
-		m.attempts.Add(ctx, 1, with)
-		m.wait.Record(ctx, e.Waited.Seconds(), with)
+		end := m.cache.options(endOf(e, m.keys))
+		m.attempts.Add(ctx, 1, end.add...)
+		m.wait.Record(ctx, e.Waited.Seconds(), end.record...)
 	case advisory.Released, advisory.Lost:
 		if e.Held > 0 {
-			m.hold.Record(ctx, e.Held.Seconds(), metric.WithAttributes(endAttributes(e, m.keys)...))
+			m.hold.Record(ctx, e.Held.Seconds(), m.cache.options(endOf(e, m.keys)).record...)
 		}
 	}
 	// A counter that appears with its first loss would show no increase, so it appears with the lock.
 	switch e.Kind {
 	case advisory.Acquired:
-		m.losses.Add(ctx, 0, metric.WithAttributes(lockAttributes(e, m.keys)...))
+		m.losses.Add(ctx, 0, m.cache.options(lockOf(e, m.keys)).add...)
 	case advisory.Lost:
-		m.losses.Add(ctx, 1, metric.WithAttributes(lockAttributes(e, m.keys)...))
+		m.losses.Add(ctx, 1, m.cache.options(lockOf(e, m.keys)).add...)
 	}
 }

@@ -21,8 +21,8 @@ type Observer struct {
 
 var _ advisory.Observer = (*Observer)(nil)
 
-// New returns an Observer. It fails if the meter provider does not make an instrument. Make one Observer
-// and keep it: each one registers a callback with the meter provider.
+// New returns an Observer. It fails if the meter provider cannot make an instrument. Make one Observer
+// and keep it: each registers a callback with the meter provider.
 func New(opts ...Option) (*Observer, error) {
 	c := config{}
 	for _, opt := range opts {
@@ -48,8 +48,8 @@ func New(opts ...Option) (*Observer, error) {
 	return &Observer{events: events, spans: newSpans(c.tracers, c.keysInSpans), lockers: lockers}, nil
 }
 
-// Observe records e. It does not wait for an exporter, unless the tracer provider has a processor of
-// WithSyncer. Nothing panics: a panic of a provider goes to [otel.Handle].
+// Observe records e. It waits for an exporter only if the tracer provider has a processor of
+// WithSyncer. It passes a panic of a provider to [otel.Handle].
 func (o *Observer) Observe(ctx context.Context, e advisory.Event) {
 	if o == nil {
 		return
@@ -61,8 +61,8 @@ func (o *Observer) Observe(ctx context.Context, e advisory.Event) {
 	guard("spans", func() { o.spans.record(ctx, e) })
 }
 
-// guard calls f and reports a panic of it. The event of a lost lock comes on a goroutine of its own,
-// where a panic would end the program.
+// guard calls f and reports its panic. A panic would take the lock from the caller. In the event of a
+// lost lock, which comes on a goroutine of its own, it would end the program.
 func guard(what string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -27,15 +27,14 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) { c.tracers = p }
 }
 
-// WithKeysInMetrics adds the key to the attributes of metrics. Each key makes time series of its own, so
-// use it only if the program locks a few keys that do not change.
+// WithKeysInMetrics adds the key to the attributes of metrics. Each key makes time series of its own:
+// use it only if the program locks few keys.
 func WithKeysInMetrics() Option {
 	return func(c *config) { c.keysInMetrics = true }
 }
 
-// WithKeysInSpans adds the key to the attributes of spans, and the text of an error, which names the key
-// and the holders, to their status. A key may be a number that identifies a person, such as that of an
-// account.
+// WithKeysInSpans adds the key to the attributes of spans, and the text of an error to their status: it
+// names the key and the holders. A key may identify a person, as the number of an account does.
 func WithKeysInSpans() Option {
 	return func(c *config) { c.keysInSpans = true }
 }

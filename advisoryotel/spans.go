@@ -38,7 +38,8 @@ func (s *spans) record(ctx context.Context, e advisory.Event) {
 
 func (s *spans) make(ctx context.Context, name string, kind trace.SpanKind, lasted time.Duration, e advisory.Event) {
 	end := time.Now()
-	attrs := endAttributes(e, s.keys)
+	of := endOf(e, s.keys)
+	attrs := of.attributes()
 	if kind == trace.SpanKindClient {
 		attrs = append(attrs, operation.String(name))
 	}
@@ -55,7 +56,7 @@ func (s *spans) make(ctx context.Context, name string, kind trace.SpanKind, last
 		name += " " + e.Label
 	}
 	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-lasted)), trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
-	if errorType(e.Err) != "" {
+	if of.errorType != "" {
 		text := ""
 		if s.keys {
 			text = e.Err.Error() // it names the key

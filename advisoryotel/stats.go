@@ -17,12 +17,12 @@ type StatsSource interface{ Stats() locker.Stats }
 
 var _ StatsSource = (*locker.Locker)(nil)
 
-// RegisterStats adds the numbers of l to the metrics until unregister is called. It keeps l until then.
-// They are read when the metrics are collected, without a round trip. A Locker that is closed counts as
-// nothing. A nil l has no effect.
+// RegisterStats adds the numbers of l to the metrics until unregister is called. They are read when
+// the metrics are collected, without a round trip. The numbers of a closed Locker are 0. A nil l has no
+// effect.
 //
-// attrs tell Lockers apart, such as db.client.connection.pool.name. The numbers of Lockers with equal
-// attributes are added up, and of their ages the greatest counts.
+// The attributes tell Lockers apart, by db.client.connection.pool.name for example. The numbers of
+// Lockers with equal attributes are added up, and the greatest of their ages is reported.
 func (o *Observer) RegisterStats(l StatsSource, attrs ...attribute.KeyValue) (unregister func()) {
 	if o == nil || l == nil {
 		return func() {}
@@ -85,8 +85,8 @@ func (ls *lockers) all() (rs []*registration) {
 	return rs
 }
 
-// observe reports the sums of Lockers with equal attributes: a second value for the same attributes would
-// replace the first.
+// observe reports the sums of Lockers with equal attributes: a second value for the same attributes
+// would replace the first.
 func (ls *lockers) observe(_ context.Context, to metric.Observer) error {
 	sums := map[attribute.Distinct]locker.Stats{}
 	sets := map[attribute.Distinct]attribute.Set{}

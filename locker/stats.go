@@ -29,8 +29,9 @@ type Stats struct {
 	Waiting  int // callers that wait
 
 	// LastAnswer is when the last statement that the server has answered was sent, on the session
-	// that is silent the longest. It is at most a heartbeat and a round trip ago while the server
-	// answers, and a slice of a wait longer on a session that waits. It is zero without a session.
+	// that is silent the longest. Sessions that only wait do not count. While the server answers, it
+	// is at most a heartbeat and a round trip ago; 8 s more on a session that holds locks and waits,
+	// or has just waited. It is zero without a session.
 	LastAnswer time.Time
 }
 
@@ -45,7 +46,8 @@ func (l *Locker) Stats() Stats {
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
 	for s := range l.sessions {
-		if s.opened() && (st.LastAnswer.IsZero() || s.answered.Before(st.LastAnswer)) {
+		waits := s.wait.gate != nil && len(s.holds) == 0
+		if s.opened() && !waits && (st.LastAnswer.IsZero() || s.answered.Before(st.LastAnswer)) {
 			st.LastAnswer = s.answered
 		}
 	}

@@ -1,6 +1,7 @@
 package locker_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -28,5 +29,28 @@ func TestLastAnswer(t *testing.T) {
 			t.Errorf("%v after the session was lost", at)
 		}
 		h.Unlock()
+	})
+}
+
+// A session that only waits does not answer before its slice ends, which is no sign of trouble.
+func TestLastAnswerWhileASessionWaits(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		f.taken(job)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := l.Lock(ctx, job)
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		for range 200 {
+			if st := l.Stats(); st.Waiting != 1 || st.Sessions != 2 || time.Since(st.LastAnswer) > time.Second {
+				t.Errorf("%+v, %v ago", st, time.Since(st.LastAnswer))
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancel()
+		<-done
 	})
 }

@@ -25,7 +25,7 @@ func newMeteredLocker(db *sql.DB, mux *http.ServeMux) (*locker.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	meters := metric.NewMeterProvider(metric.WithReader(reader)) // of go.opentelemetry.io/otel/sdk/metric
+	meters := metric.NewMeterProvider(metric.WithReader(reader)) // of otel/sdk/metric
 	mux.Handle("/metrics", promhttp.Handler())
 	observer, err := advisoryotel.New(advisoryotel.WithMeterProvider(meters))
 	if err != nil {
