@@ -27,6 +27,12 @@ type Stats struct {
 	Held     int // locks held on the server
 	Users    int // locks that callers have, and work under lost ones; readers share one of the server
 	Waiting  int // callers that wait
+
+	// LastAnswer is when the last statement that the server has answered was sent, on the session
+	// that is silent the longest. Sessions that only wait do not count. While the server answers, it
+	// is at most a heartbeat and a round trip ago; 8 s more on a session that holds locks and waits,
+	// or has just waited. It is zero without a session.
+	LastAnswer time.Time
 }
 
 // Stats returns the numbers of the moment. It looks at each key that is held or waited for: some
@@ -39,6 +45,12 @@ func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
+	for s := range l.sessions {
+		waits := s.wait.gate != nil && len(s.holds) == 0
+		if s.opened() && !waits && (st.LastAnswer.IsZero() || s.answered.Before(st.LastAnswer)) {
+			st.LastAnswer = s.answered
+		}
+	}
 	for _, g := range l.gates {
 		st.Waiting += g.queue.len()
 	}
