@@ -74,7 +74,7 @@ func (l *Locker) submitHolders(key advisory.Key, answer chan<- []advisory.Holder
 				return errNothingHeard
 			}
 			return statement.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
-				h, err := lockfn.ScanHolder(rows)
+				h, err := lockfn.ScanHolder(rows, key)
 				hs = append(hs, h)
 				return err
 			})

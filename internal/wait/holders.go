@@ -19,7 +19,7 @@ func (w *Wait) holders() []advisory.Holder {
 		query, args = lockfn.HoldersOf(w.Key), nil
 	}
 	err := w.Query(query, args, func(rows *sql.Rows) error {
-		h, err := lockfn.ScanHolder(rows)
+		h, err := lockfn.ScanHolder(rows, w.Key)
 		hs = append(hs, h)
 		return err
 	})
