@@ -53,6 +53,15 @@ func (h Holder) String() string {
 	return b.String()
 }
 
+// joined describes the holders in one line.
+func joined(hs []Holder) string {
+	list := make([]string, len(hs))
+	for i, h := range hs {
+		list[i] = h.String()
+	}
+	return strings.Join(list, " and ")
+}
+
 // EndSQL returns the statement by which an operator ends the holder, to paste into psql:
 // pg_terminate_backend for a session, ROLLBACK PREPARED for a prepared transaction. Ending a session
 // rolls back its transaction and releases all of its locks, not only this one.

@@ -87,3 +87,29 @@ func (w observerOption) ApplyNew(l *option.Locker) {
 		l.Observer = w.o
 	}
 }
+
+// WithWaitingAfter sets after which time a wait sends its first [Waiting] event. It is 5 s by default,
+// which 0 stands for. A further event follows each time that the wait has doubled. Without an Observer
+// it has no effect.
+//
+// Each event costs a query for the holders of the key:
+//
+//   - A Locker makes it on the session that takes locks, while the wait continues on another. If there
+//     is no answer within a second, the event comes without the holders.
+//   - Other waits make it on their own connection, between two slices or tries. So a later event may
+//     come up to 400 ms late, and the wait goes on a round trip later. In a transaction of the caller's,
+//     an error of the query ends the wait.
+//   - sqlconn.PlainWait cannot make it: its events have no holders.
+func WithWaitingAfter(d time.Duration) ObserverOption {
+	return waitingAfter{
+		Set: func(c *option.Call) { c.WaitingAfter = d },
+		d:   d,
+	}
+}
+
+type waitingAfter struct {
+	option.Set
+	d time.Duration
+}
+
+func (w waitingAfter) ApplyNew(l *option.Locker) { l.WaitingAfter = w.d }

@@ -161,7 +161,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
 		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
 	})
-	stop := wait.Long(ctx, l.observer(s), c.name, s, start)
+	stop := l.reportLong(ctx, c.name, s, start)
 	for err == nil && cl.ctx.Err() == nil {
 		var again <-chan time.Time
 		var timer *time.Timer

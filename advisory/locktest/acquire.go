@@ -75,7 +75,11 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 		defer cancel()
 	}
 	// The caller's Observer hears nothing more of the wait once it has ended.
-	defer wait.Long(w.ctx, s.Observer, key, s, start)()
+	defer wait.Long(w.ctx, s.Observer, key, s, start, func(context.Context) []advisory.Holder {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return n.holders()
+	})()
 	select {
 	case <-w.done:
 		return w.err

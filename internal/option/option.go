@@ -17,8 +17,9 @@ type Call struct {
 
 // Plain is what options set and calls read as it is.
 type Plain struct {
-	MaxWait *time.Duration // nil: until ctx ends
-	Label   string
+	MaxWait      *time.Duration // nil: until ctx ends
+	Label        string
+	WaitingAfter time.Duration // 0: the default
 
 	// Of package xact.
 	TxOptions    *sql.TxOptions
@@ -35,6 +36,7 @@ type Plain struct {
 // A Locker is what the options of locker.New set.
 type Locker struct {
 	Observer        any
+	WaitingAfter    time.Duration // of calls that do not set it; 0: the default
 	Failover        time.Duration
 	Heartbeat       time.Duration
 	Fencing         bool

@@ -4,6 +4,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/given"
@@ -32,10 +33,17 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
 	case c.MaxWait != nil && *c.MaxWait < 0:
 		return c, fmt.Errorf("pgadvisory: MaxWait(%v) is negative", *c.MaxWait)
+	case c.WaitingAfter < 0:
+		return c, NegativeWaitingAfter(c.WaitingAfter)
 	case c.HoldAtLeast < 0:
 		return c, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", c.HoldAtLeast)
 	}
 	return c, CheckObserver(c.Observer)
+}
+
+// NegativeWaitingAfter returns the error of a negative time.
+func NegativeWaitingAfter(d time.Duration) error {
+	return fmt.Errorf("pgadvisory: WithWaitingAfter(%v) is negative", d)
 }
 
 // Apply applies the options up to the first that is nil, of which the error says which it is.

@@ -89,6 +89,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{(*pointerOption)(nil), "option 2 of 2 is nil"},
 		{advisory.MaxWait(-time.Second), "MaxWait(-1s)"},
 		{mode{advisory.Mode(7)}, "Mode(7)"},
+		{advisory.WithWaitingAfter(-time.Second), "WithWaitingAfter(-1s)"},
 		{advisory.WithObserver((*nobody)(nil)), "*settings_test.nobody"},
 		{holdAtLeast(-time.Second), "HoldAtLeast(-1s)"},
 	} {
@@ -100,6 +101,17 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 
 func holdAtLeast(d time.Duration) advisory.CallOption {
 	return option.Set(func(c *option.Call) { c.HoldAtLeast = d })
+}
+
+func TestWaitingAfter(t *testing.T) {
+	if c, err := read(t, advisory.WithWaitingAfter(time.Second)); err != nil || c.WaitingAfter != time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+	var l option.Locker
+	advisory.WithWaitingAfter(time.Second).ApplyNew(&l)
+	if l.WaitingAfter != time.Second {
+		t.Errorf("%+v", l)
+	}
 }
 
 func TestObserverOfALocker(t *testing.T) {
