@@ -65,6 +65,19 @@ func Label(s string) CallOption {
 	return option.Set(func(c *option.Call) { c.Label = s })
 }
 
+// HoldersTo makes a Try… call whose key is not free set *dst to the holders of the key. Otherwise the
+// call sets *dst to nil. If the key is not free, the call takes one more round trip. The list is empty
+// if the key has become free meanwhile. Of several keys it has the holders of one that was not free.
+//
+// If that query fails, so do the calls of packages sqlconn and xact. A call of a Locker waits for an
+// answer for one second. Then it returns false, and the list is empty.
+//
+// A call that waits ignores HoldersTo, because its [*NotAcquiredError] names the holders, also with
+// MaxWait(0). Calls that run at the same time need a dst each.
+func HoldersTo(dst *[]Holder) CallOption {
+	return option.Set(func(c *option.Call) { c.HoldersTo = dst })
+}
+
 // WithObserver reports each event of the lock to o. WithObserver(nil) has no effect.
 func WithObserver(o Observer) ObserverOption {
 	return observerOption{

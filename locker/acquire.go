@@ -42,7 +42,9 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 	if err == nil {
 		h, err = l.await(ctx, limit, r, start)
 	}
-	if !try {
+	if try {
+		l.tellHolders(ctx, s, key, h != nil, err)
+	} else {
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, key, s.Mode, start)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
@@ -21,6 +22,13 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 	e.Cause = l.whyUnchecked(e.Cause)
 	e.Holders = l.whoHolds(context.Background(), key)
 	return e
+}
+
+// tellHolders sets what HoldersTo points to, at the end of a try.
+func (l *Locker) tellHolders(ctx context.Context, s settings.Call, key advisory.Key, granted bool, err error) {
+	if s.HoldersTo != nil && !granted && err == nil {
+		s.TellHolders(l.whoHolds(ctx, key))
+	}
 }
 
 // whoHolds returns who holds key, with what this process knows of them. It returns nil if no answer

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// A Call is what the options of one call set. Mode is an advisory.Mode and Observer an
-// advisory.Observer, which this package cannot import.
+// A Call is what the options of one call set. Mode is an advisory.Mode, Observer an
+// advisory.Observer and HoldersTo a *[]advisory.Holder, which this package cannot import.
 type Call struct {
-	Mode     uint8
-	Observer any
+	Mode      uint8
+	Observer  any
+	HoldersTo any
 	Plain
 }
 

@@ -13,8 +13,9 @@ import (
 
 // A Call is what the options of one call come to.
 type Call struct {
-	Mode     advisory.Mode
-	Observer advisory.Observer
+	Mode      advisory.Mode
+	Observer  advisory.Observer
+	HoldersTo *[]advisory.Holder // nil: nobody asks
 	option.Plain
 }
 
@@ -26,9 +27,14 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	isNil := Apply(opts, func(o O) { apply(o, &set) })
 	c := Call{Mode: advisory.Mode(set.Mode), Plain: set.Plain}
 	c.Observer, _ = set.Observer.(advisory.Observer)
+	if c.HoldersTo, _ = set.HoldersTo.(*[]advisory.Holder); c.HoldersTo != nil {
+		*c.HoldersTo = nil
+	}
 	switch {
 	case isNil != nil:
 		return c, fmt.Errorf("pgadvisory: %w", isNil)
+	case set.HoldersTo != nil && c.HoldersTo == nil:
+		return c, errors.New("pgadvisory: HoldersTo was given a nil pointer")
 	case c.Mode > advisory.Shared:
 		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
 	case c.MaxWait != nil && *c.MaxWait < 0:
@@ -39,6 +45,13 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 		return c, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", c.HoldAtLeast)
 	}
 	return c, CheckObserver(c.Observer)
+}
+
+// TellHolders sets what HoldersTo points to, if the call has that option.
+func (c Call) TellHolders(hs []advisory.Holder) {
+	if c.HoldersTo != nil {
+		*c.HoldersTo = hs
+	}
 }
 
 // NegativeWaitingAfter returns the error of a negative time.

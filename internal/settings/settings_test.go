@@ -90,6 +90,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{advisory.MaxWait(-time.Second), "MaxWait(-1s)"},
 		{mode{advisory.Mode(7)}, "Mode(7)"},
 		{advisory.WithWaitingAfter(-time.Second), "WithWaitingAfter(-1s)"},
+		{advisory.HoldersTo(nil), "HoldersTo"},
 		{advisory.WithObserver((*nobody)(nil)), "*settings_test.nobody"},
 		{holdAtLeast(-time.Second), "HoldAtLeast(-1s)"},
 	} {
@@ -112,6 +113,20 @@ func TestWaitingAfter(t *testing.T) {
 	if l.WaitingAfter != time.Second {
 		t.Errorf("%+v", l)
 	}
+}
+
+// What an earlier call has left there is not taken for the answer.
+func TestHoldersToIsEmptyAtFirst(t *testing.T) {
+	holders := []advisory.Holder{{PID: 812}}
+	c, err := read(t, advisory.HoldersTo(&holders))
+	if err != nil || c.HoldersTo != &holders || holders != nil {
+		t.Errorf("%+v, %v, %v", c, err, holders)
+	}
+	c.TellHolders([]advisory.Holder{{PID: 813}})
+	if len(holders) != 1 || holders[0].PID != 813 {
+		t.Errorf("%v", holders)
+	}
+	settings.Call{}.TellHolders(nil) // nobody asks
 }
 
 func TestObserverOfALocker(t *testing.T) {
