@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -19,22 +20,30 @@ import (
 // defaultConnectTimeout is in seconds.
 const defaultConnectTimeout = "10"
 
-// newConnector returns a connector of pgx. Its connections prepare nothing, so that they work through
-// poolers in transaction mode.
+// newConnector returns a connector of pgx.
 func newConnector(s settings, application string) (driver.Connector, error) {
-	c, err := s.config()
-	if err == nil && c.ConnectTimeout == 0 {
-		c, err = s.with("connect_timeout", defaultConnectTimeout).config()
+	c, err := s.config(application)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.GetConnector(*c), nil
+}
+
+// config returns the settings as pgx has them. Connections prepare nothing, so that they work through
+// poolers in transaction mode.
+func (s settings) config(application string) (*pgx.ConnConfig, error) {
+	c, err := s.parse()
+	if err == nil && c.ConnectTimeout == 0 && s.get("connect_timeout", "PGCONNECT_TIMEOUT") == "" {
+		c, err = s.with("connect_timeout", defaultConnectTimeout).parse()
 	}
 	if err != nil {
 		return nil, err
 	}
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
-	if err := checkParams(c.RuntimeParams); err != nil {
+	params := c.RuntimeParams
+	params["application_name"] = cmp.Or(params["application_name"], params["fallback_application_name"], application)
+	if err := checkParams(params); err != nil {
 		return nil, err
-	}
-	if c.RuntimeParams["application_name"] == "" {
-		c.RuntimeParams["application_name"] = application
 	}
 	if to := s.addresses(); len(to) > 0 {
 		lookup := c.LookupFunc
@@ -45,12 +54,12 @@ func newConnector(s settings, application string) (driver.Connector, error) {
 			return lookup(ctx, host)
 		}
 	}
-	return stdlib.GetConnector(*c), nil
+	return c, nil
 }
 
-// config has pgx read the settings, and add those of a service, of the environment and of psql's
+// parse has pgx read the settings, and add those of a service, of the environment and of psql's
 // defaults.
-func (s settings) config() (*pgx.ConnConfig, error) {
+func (s settings) parse() (*pgx.ConnConfig, error) {
 	s = maps.Clone(s)
 	delete(s, "hostaddr") // see addresses
 	c, err := pgx.ParseConfig(s.String())
@@ -72,7 +81,7 @@ func (s settings) config() (*pgx.ConnConfig, error) {
 // them changes nothing that matters here; a value other than those listed is refused, because it asks
 // for something that pgx cannot do. No values are for: ignored whatever it is.
 var libpqOnly = map[string][]string{
-	"fallback_application_name": nil,
+	"fallback_application_name": nil, // see config
 	"client_encoding":           nil, // pgx reads and writes UTF-8
 	"keepalives":                nil, // a Locker asks the server for them
 	"keepalives_idle":           nil,
