@@ -60,13 +60,8 @@ func (e *NotAcquiredError) Error() string {
 	if e.Cause != nil {
 		fmt.Fprintf(&b, ": %v", e.Cause)
 	}
-	for i, h := range e.Holders {
-		if i == 0 {
-			b.WriteString("; held by ")
-		} else {
-			b.WriteString(" and ")
-		}
-		b.WriteString(h.String())
+	if len(e.Holders) > 0 {
+		b.WriteString("; held by " + joined(e.Holders))
 	}
 	return b.String()
 }

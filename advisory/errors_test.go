@@ -93,3 +93,29 @@ func TestHolderOfThisProcess(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// The line of Error stays short: who wants the statement asks for it.
+func TestHolderEndSQL(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 250000000, time.UTC)
+	for want, h := range map[string]advisory.Holder{
+		"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity JOIN pg_catalog.pg_locks USING (pid) WHERE pid = 812 AND backend_start = '2026-03-01 12:00:00.25+00'" +
+			" AND locktype = 'advisory' AND classid = '0' AND objid = '4820' AND objsubid = 1 AND mode = 'ExclusiveLock' AND granted;": {PID: 812, Key: advisory.Int64(4820), BackendStart: start},
+		"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity JOIN pg_catalog.pg_locks USING (pid) WHERE pid = 812" +
+			" AND locktype = 'advisory' AND classid = '4294967295' AND objid = '2' AND objsubid = 2 AND mode = 'ShareLock' AND granted;": {PID: 812, Key: advisory.Pair(-1, 2), Mode: advisory.Shared},
+		"ROLLBACK PREPARED 'it''s';": {Key: advisory.Int64(1), Prepared: "it's"},
+		"":                           {PID: 812},
+	} {
+		if got := h.EndSQL(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if strings.Contains((&advisory.NotAcquiredError{Holders: []advisory.Holder{h}}).Error(), "pg_terminate_backend") {
+			t.Error("it is in the line of the error")
+		}
+	}
+	if got := (advisory.Holder{Key: advisory.Int64(1)}).EndSQL(); got != "" {
+		t.Errorf("a prepared transaction without an identifier: %s", got)
+	}
+	if got, want := (advisory.Holder{Prepared: "it's\n"}).String(), `the prepared transaction E'it''s\U0000000A'`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

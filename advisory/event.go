@@ -16,7 +16,8 @@ const (
 	Acquired EventKind = iota + 1
 	// NotAcquired: a try or a wait ended without the lock.
 	NotAcquired
-	// Waiting: a wait is taking long, and continues.
+	// Waiting: a wait is taking long, and continues. The first comes after 5 s, or after the time of
+	// [WithWaitingAfter], and another each time that the wait has doubled.
 	Waiting
 	// Released: the lock was released, after Held.
 	Released
@@ -60,6 +61,8 @@ type Event struct {
 	Local  bool          // the lock was handed over inside the process
 	PID    int           // of the server process; 0 if unknown
 	Err    error         // the cause, if there was an error
+
+	Holders []Holder // Waiting: who holds the key; empty if nobody does, or it is not known
 }
 
 // An Observer receives the events of locks.
@@ -114,6 +117,9 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 		if e.Held != 0 {
 			attrs = append(attrs, slog.Duration("held", e.Held))
 		}
+	}
+	if len(e.Holders) > 0 {
+		attrs = append(attrs, slog.String("holders", joined(e.Holders)))
 	}
 	if e.Local {
 		attrs = append(attrs, slog.Bool("local", true))

@@ -59,6 +59,10 @@ func TestSlogObserver(t *testing.T) {
 			`level=WARN msg="advisory lock waiting" key=4820 mode=exclusive waited=1m0s`,
 		},
 		{
+			advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Waited: time.Minute, Holders: []advisory.Holder{{PID: 812, User: "app"}, {PID: 813}}},
+			`level=WARN msg="advisory lock waiting" key=4820 mode=exclusive waited=1m0s holders="pid 812, user app and pid 813"`,
+		},
+		{
 			advisory.Event{Kind: advisory.Released, Key: advisory.Int64(4820), Held: 3 * time.Second},
 			`level=DEBUG msg="advisory lock released" key=4820 mode=exclusive held=3s`,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/advisory/locktest"
 )
 
 func ExampleName() {
@@ -82,4 +83,20 @@ func ExampleNotAcquiredError() {
 	})
 	// Output:
 	// skipped, for reconcile-2 has 4820
+}
+
+// A try is false if another has the lock. HoldersTo says who.
+func ExampleHoldersTo() {
+	locker := locktest.New()
+	defer locker.Occupy(advisory.Int64(4820), advisory.Label("reconcile-2"))()
+
+	var holders []advisory.Holder
+	ran, err := locker.TryDo(context.Background(), advisory.Int64(4820),
+		func(context.Context) error { return nil },
+		advisory.HoldersTo(&holders))
+	if err == nil && !ran {
+		fmt.Println("skipped:", holders[0].Application, "has it")
+	}
+	// Output:
+	// skipped: reconcile-2 has it
 }

@@ -8,7 +8,7 @@ package advisory
 //
 // The zero Key is in neither space. Every call refuses it with [ErrInvalidKey].
 type Key struct {
-	space uint8 // 0: invalid
+	space uint8 // 0: invalid; else objsubid in pg_locks
 	n     int64 // for a pair: class in the upper, object in the lower 32 bits
 }
 

@@ -65,6 +65,19 @@ func Label(s string) CallOption {
 	return option.Set(func(c *option.Call) { c.Label = s })
 }
 
+// HoldersTo makes a Try… call whose key is not free set *dst to the holders of the key. Otherwise the
+// call sets *dst to nil. If the key is not free, the call takes one more round trip. The list is empty
+// if the key has become free meanwhile. Of several keys it has the holders of one that was not free.
+//
+// If that query fails, so do the calls of packages sqlconn and xact. A call of a Locker waits for an
+// answer for one second. Then it returns false, and the list is empty.
+//
+// A call that waits ignores HoldersTo, because its [*NotAcquiredError] names the holders, also with
+// MaxWait(0). Calls that run at the same time need a dst each.
+func HoldersTo(dst *[]Holder) CallOption {
+	return option.Set(func(c *option.Call) { c.HoldersTo = dst })
+}
+
 // WithObserver reports each event of the lock to o. WithObserver(nil) has no effect.
 func WithObserver(o Observer) ObserverOption {
 	return observerOption{
@@ -87,3 +100,29 @@ func (w observerOption) ApplyNew(l *option.Locker) {
 		l.Observer = w.o
 	}
 }
+
+// WithWaitingAfter sets after which time a wait sends its first [Waiting] event. It is 5 s by default,
+// which 0 stands for. A further event follows each time that the wait has doubled. Without an Observer
+// it has no effect.
+//
+// Each event costs a query for the holders of the key:
+//
+//   - A Locker makes it on the session that takes locks, while the wait continues on another. If there
+//     is no answer within a second, the event comes without the holders.
+//   - Other waits make it on their own connection, between two slices or tries. So a later event may
+//     come up to 400 ms late, and the wait goes on a round trip later. In a transaction of the caller's,
+//     an error of the query ends the wait.
+//   - sqlconn.PlainWait cannot make it: its events have no holders.
+func WithWaitingAfter(d time.Duration) ObserverOption {
+	return waitingAfter{
+		Set: func(c *option.Call) { c.WaitingAfter = d },
+		d:   d,
+	}
+}
+
+type waitingAfter struct {
+	option.Set
+	d time.Duration
+}
+
+func (w waitingAfter) ApplyNew(l *option.Locker) { l.WaitingAfter = w.d }

@@ -97,16 +97,3 @@ func TestGraphOfMany(t *testing.T) {
 		t.Errorf("%d nodes, %d left out", len(g.Nodes), g.LeftOut)
 	}
 }
-
-func TestQuote(t *testing.T) {
-	for s, want := range map[string]string{
-		"x":         `'x'`,
-		"it's":      `'it''s'`,
-		`a\b'`:      `E'a\\b'''`,
-		"a\nb\x1b[": `E'a\U0000000Ab\U0000001B['`,
-	} {
-		if got := quote(s); got != want {
-			t.Errorf("%q: %s, not %s", s, got, want)
-		}
-	}
-}

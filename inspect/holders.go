@@ -20,7 +20,7 @@ func Holders(ctx context.Context, db DB, key advisory.Key) ([]advisory.Holder, e
 	}
 	var holders []advisory.Holder
 	err := query(ctx, db, lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
-		h, err := lockfn.ScanHolder(rows)
+		h, err := lockfn.ScanHolder(rows, key)
 		holders = append(holders, h)
 		return err
 	})

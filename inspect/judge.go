@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/endsql"
 )
 
 // judge returns the suspects among the locks of a database.
@@ -175,7 +176,7 @@ func prepared(own []Lock) Suspect {
 		Do: "Ask its transaction manager for the outcome. In this database, as its owner or a superuser, commit it with COMMIT PREPARED or roll it back.",
 	}
 	if l.Prepared != "" {
-		s.SQL = "ROLLBACK PREPARED " + quote(l.Prepared) + ";"
+		s.SQL = endsql.RollbackPrepared(l.Prepared)
 	}
 	return s
 }
@@ -263,12 +264,11 @@ func onSession(function string, l Lock) string {
 	if l.StateSince.IsZero() {
 		return ""
 	}
-	activity := "pg_stat_activity"
+	activity := "pg_catalog.pg_stat_activity"
 	if slices.Contains(l.Hidden, "user") { // the lock table is full: there is no place for the view's locks
-		activity = "pg_stat_get_activity(NULL)"
+		activity = "pg_catalog.pg_stat_get_activity(NULL)"
 	}
-	return fmt.Sprintf("SELECT pg_catalog.%s(pid) FROM pg_catalog.%s WHERE pid = %d AND state_change = '%s+00';",
-		function, activity, l.PID, l.StateSince.UTC().Format("2006-01-02 15:04:05.999999"))
+	return endsql.OnSession(function, activity, l.PID, endsql.At("state_change", l.StateSince))
 }
 
 // client returns a sentence with what is known of the client of an idle session.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/endsql"
 )
 
 // A Lock is an advisory lock that a session or a prepared transaction holds or waits for. Ages are
@@ -116,7 +117,7 @@ func (l Lock) who() string {
 	case l.PID != 0:
 		return fmt.Sprintf("pid %d", l.PID)
 	case l.Prepared != "":
-		return "the prepared transaction " + quote(l.Prepared)
+		return "the prepared transaction " + endsql.Quote(l.Prepared)
 	}
 	return "a prepared transaction"
 }

@@ -8,30 +8,6 @@ import (
 	"unicode"
 )
 
-// quote returns s as an SQL literal on one line, without control characters.
-func quote(s string) string {
-	var b strings.Builder
-	plain := true
-	for _, r := range s {
-		switch {
-		case r == '\'':
-			b.WriteString("''")
-		case r == '\\':
-			b.WriteString(`\\`)
-			plain = false
-		case !unicode.IsPrint(r):
-			fmt.Fprintf(&b, `\U%08X`, r)
-			plain = false
-		default:
-			b.WriteRune(r)
-		}
-	}
-	if plain {
-		return "'" + b.String() + "'"
-	}
-	return "E'" + b.String() + "'"
-}
-
 // clean returns s as one line without control characters, for a terminal. Clients choose their
 // application_name, so it may contain any.
 func clean(s string) string {

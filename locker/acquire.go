@@ -42,7 +42,9 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 	if err == nil {
 		h, err = l.await(ctx, limit, r, start)
 	}
-	if !try {
+	if try {
+		l.tellHolders(ctx, s, key, h != nil, err)
+	} else {
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, key, s.Mode, start)
 		}
@@ -70,7 +72,7 @@ func (l *Locker) enter(r *request, key advisory.Key) error {
 // reach the driver: a grant that comes later is undone.
 func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) (*handle, error) {
 	if !r.once {
-		defer wait.Long(ctx, l.observer(r.settings), r.gate.key, r.settings, start)()
+		defer l.reportLong(ctx, r.gate.key, r.settings, start)()
 	}
 	if l.awaitAnswer(limit, r); errors.Is(r.err, errLeft) {
 		return nil, l.left(ctx, r, start)

@@ -1,11 +1,13 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
 // observer returns the Observer of a call, else that of the Locker, else nil.
@@ -20,6 +22,14 @@ func (l *Locker) observer(s settings.Call) advisory.Observer {
 func (l *Locker) lockerObserver() advisory.Observer {
 	o, _ := l.settings.Observer.(advisory.Observer)
 	return o
+}
+
+// reportLong reports a long wait for key to the Observer of the call until stop is called.
+func (l *Locker) reportLong(ctx context.Context, key advisory.Key, s settings.Call, start time.Time) (stop func()) {
+	s.WaitingAfter = cmp.Or(s.WaitingAfter, l.settings.WaitingAfter)
+	return wait.Long(ctx, l.observer(s), key, s, start, func(ctx context.Context) []advisory.Holder {
+		return l.asked.holders(ctx, key, l.whoHolds)
+	})
 }
 
 func (l *Locker) observe(e advisory.Event) {

@@ -574,7 +574,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			c.f.tokens++
 			rows.add(c.f.tokens)
 		case query == lockfn.Holders:
-			rows.columns = 6
+			rows.columns = 8
 		case query == lockfn.Wanted:
 			rows.columns = 4
 			for _, k := range append(slices.Clone(c.f.wanted), c.wanted()...) {

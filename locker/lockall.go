@@ -21,6 +21,9 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 	locks, missing, err := l.takeAll(allCall{ctx: ctx, limit: ctx, start: time.Now(), op: "try lock all of", opts: opts}, keys)
 	if err != nil || missing < len(keys) {
 		giveBack(locks)
+		if s, _ := settings.Locker(opts); err == nil {
+			l.tellHolders(ctx, s, keys[missing], false, nil)
+		}
 		return nil, false, err
 	}
 	return locks, true, nil

@@ -28,6 +28,7 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 		return noLock(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
 	}
 	h, err := l.tryAny(ctx, ctx, c, s, nil)
+	l.tellHolders(ctx, s, c.name, h != nil, err)
 	err = lockfn.Error(op, c.name, s.Mode, err)
 	l.observeEnd(ctx, s, c.name, h, start, err)
 	if h == nil {
@@ -161,7 +162,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
 		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
 	})
-	stop := wait.Long(ctx, l.observer(s), c.name, s, start)
+	stop := l.reportLong(ctx, c.name, s, start)
 	for err == nil && cl.ctx.Err() == nil {
 		var again <-chan time.Time
 		var timer *time.Timer

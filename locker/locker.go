@@ -64,6 +64,8 @@ type Locker struct {
 	held int64 // locks of ours on the server
 	room room
 
+	asked asked // who holds a key
+
 	checks   sync.WaitGroup // of the server, beside the sessions
 	deferred sync.WaitGroup // releases that were put off
 }
@@ -75,7 +77,7 @@ var _ advisory.Locker = (*Locker)(nil)
 func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
 		db: db, gates: map[advisory.Key]*gate{}, users: map[*handle]struct{}{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},
-		drained: make(chan struct{}), ending: make(chan struct{}),
+		drained: make(chan struct{}), ending: make(chan struct{}), asked: asked{turn: make(chan struct{}, 1)},
 	}
 	l.settings, l.bad = lockerSettings(opts)
 	if l.bad == nil && db == nil {

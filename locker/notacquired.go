@@ -9,6 +9,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/statement"
 )
 
@@ -19,13 +20,27 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 		e.Cause = bound.Cause(ctx)
 	}
 	e.Cause = l.whyUnchecked(e.Cause)
-	e.Holders = l.holders(key)
+	e.Holders = l.whoHolds(context.Background(), key)
+	return e
+}
+
+// tellHolders sets what HoldersTo points to, at the end of a try.
+func (l *Locker) tellHolders(ctx context.Context, s settings.Call, key advisory.Key, granted bool, err error) {
+	if s.HoldersTo != nil && !granted && err == nil {
+		s.TellHolders(l.whoHolds(ctx, key))
+	}
+}
+
+// whoHolds returns who holds key, with what this process knows of them. It returns nil if no answer
+// comes in time, or before ctx ends.
+func (l *Locker) whoHolds(ctx context.Context, key advisory.Key) []advisory.Holder {
+	hs := l.holders(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range e.Holders {
-		l.describe(&e.Holders[i], key)
+	for i := range hs {
+		l.describe(&hs[i], key)
 	}
-	return e
+	return hs
 }
 
 // describe adds what this process knows of a holder of key. The mutex is held.
@@ -43,8 +58,8 @@ func (l *Locker) describe(holder *advisory.Holder, key advisory.Key) {
 	}
 }
 
-// holders asks the server who holds key. It returns nil if no answer comes in time.
-func (l *Locker) holders(key advisory.Key) (found []advisory.Holder) {
+// holders asks the server who holds key. It returns nil if no answer comes in time, or before ctx ends.
+func (l *Locker) holders(ctx context.Context, key advisory.Key) (found []advisory.Holder) {
 	answer := make(chan []advisory.Holder, 1)
 	var gone atomic.Bool // nobody waits for the answer any more
 	if !l.submitHolders(key, answer, &gone) {
@@ -52,6 +67,8 @@ func (l *Locker) holders(key advisory.Key) (found []advisory.Holder) {
 	}
 	select {
 	case found = <-answer:
+	case <-ctx.Done():
+		gone.Store(true)
 	case <-time.After(bound.Grace):
 		gone.Store(true)
 	}
@@ -74,7 +91,7 @@ func (l *Locker) submitHolders(key advisory.Key, answer chan<- []advisory.Holder
 				return errNothingHeard
 			}
 			return statement.Session{Ctx: ctx, On: conn}.Query(lockfn.Holders, lockfn.HoldersArgs(key), func(rows *sql.Rows) error {
-				h, err := lockfn.ScanHolder(rows)
+				h, err := lockfn.ScanHolder(rows, key)
 				hs = append(hs, h)
 				return err
 			})

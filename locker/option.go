@@ -13,8 +13,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 )
 
-// An Option is an option of [New]. The only option of a call that is one too is
-// [advisory.WithObserver].
+// An Option is an option of [New]. The options of a call that are one too are
+// [advisory.WithObserver] and [advisory.WithWaitingAfter].
 type Option interface {
 	ApplyNew(*option.Locker)
 }
@@ -115,6 +115,8 @@ func lockerSettings(opts []Option) (option.Locker, error) {
 	switch {
 	case !utf8.ValidString(s.ApplicationName) || strings.ContainsRune(s.ApplicationName, 0):
 		return s, fmt.Errorf("pgadvisory: WithApplicationName(%.80q): it must be valid UTF-8, without a NUL byte", s.ApplicationName)
+	case s.WaitingAfter < 0:
+		return s, settings.NegativeWaitingAfter(s.WaitingAfter)
 	case s.MaxConns < 2:
 		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
 	}

@@ -46,6 +46,16 @@ import (
 // If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
 // opens another. It discards at most two more than were idle in the pool. fn runs at most once.
 //
+// fn's ctx is the caller's. It does not end if the connection is lost: then fn's next statement on it
+// fails. Do cannot check the connection while fn works on it. A connection serves one statement at a
+// time, so a ping of Do would wait for fn's rows and delay fn's statements, or be taken for their
+// answer. A glance at the socket would not detect a link that drops packets. Work that takes long
+// outside of the database has two ways:
+//
+//   - It calls PingContext of its connection between its steps, while no rows are open.
+//   - It runs under a Locker of package locker, whose connection is not that of the work. The ctx of such
+//     work ends with the lock.
+//
 // Do uses one connection of the pool, and each connection that fn opens is an additional one. In a
 // pool that is too small for both, fn waits without end.
 func Do[C Conn](ctx context.Context, open func(context.Context) (C, error), key advisory.Key, fn func(context.Context, C) error, opts ...advisory.ConnOption) error {

@@ -52,7 +52,7 @@ func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, sta
 	defer cancel()
 	stop := func() {}
 	if s.PlainWait {
-		stop = wait.Long(ctx, s.Observer, key, s, start)
+		stop = wait.Long(ctx, s.Observer, key, s, start, nil) // the connection is busy
 	}
 	_, err := runCall(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {

@@ -44,21 +44,29 @@ func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.
 
 // try is [TryLock] without the event of its end, which the caller reports.
 func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (bool, error) {
-	granted, err := runCall(ctx, ctx, conn, func(c *call) (granted bool, err error) {
+	type answer struct {
+		granted bool
+		holders []advisory.Holder
+	}
+	a, err := runCall(ctx, ctx, conn, func(c *call) (a answer, err error) {
 		err = c.attempt(key, func() error {
 			if err := c.refuseProxy(ctx, s); err != nil {
 				return err
 			}
-			granted, err = c.tryLock(ctx, key, s.Mode)
+			a.granted, err = c.tryLock(ctx, key, s.Mode)
+			if err == nil && !a.granted && s.HoldersTo != nil {
+				a.holders, err = wait.Holders(c.Session, key)
+			}
 			return err
 		})
-		return granted, err
+		return a, err
 	})
 	if err != nil {
-		granted = false
+		a = answer{}
 		err = lockfn.Error("try lock", key, s.Mode, bound.Ended(ctx, err))
 	}
-	return granted, err
+	s.TellHolders(a.holders)
+	return a.granted, err
 }
 
 func (c *call) tryLock(ctx context.Context, k advisory.Key, m advisory.Mode) (bool, error) {

@@ -49,6 +49,7 @@ func (c *call) tryAny(keys []advisory.Key) (k advisory.Key, ok bool, err error) 
 	case c.caller.Err() != nil:
 		return k, false, bound.Cause(c.caller)
 	case rows == 0:
+		c.taken = free[0]
 		return k, false, nil
 	}
 	k = free[rows-1]

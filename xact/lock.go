@@ -98,6 +98,7 @@ func (c *call) lock(keys []advisory.Key, waits bool) (granted bool, err error) {
 			return true, nil
 		}
 		if !waits {
+			c.taken = keys[0]
 			return false, nil
 		}
 	}
@@ -133,6 +134,9 @@ func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err er
 	}
 
 	if err != nil || taken < len(keys) {
+		if taken < len(keys) {
+			c.taken = keys[taken]
+		}
 		if lockfn.SQLState(err) != lockfn.InFailedTransaction { // else there is no savepoint
 			if derr := c.Run(lockfn.Drop); err == nil {
 				err = derr

@@ -46,14 +46,24 @@ func (o *ownTx) lock(waits bool) (granted bool, err error) {
 	late, stop := bound.Context(limit)
 	defer stop()
 	o.doubt = true
-	granted, err = bound.Call(late, func(late context.Context) (bool, error) {
+	type answer struct {
+		granted bool
+		holders []advisory.Holder
+	}
+	a, err := bound.Call(late, func(late context.Context) (answer, error) {
 		w := &wait.Wait{Session: statement.Given(late, o.tx, drivers.OfTx(o.tx)), Caller: o.ctx, Limit: limit, Settings: o.settings, Key: o.key, Start: o.start}
 		granted, doubt, err := acquire(w, waits)
 		if !doubt && late.Err() == nil {
 			o.doubt = false
 		}
-		return granted, err
-	}, nil, func(bool, error) {})
+		a := answer{granted: granted}
+		if err == nil && !granted && o.settings.HoldersTo != nil {
+			a.holders, err = wait.Holders(w.Session, o.key)
+		}
+		return a, err
+	}, nil, func(answer, error) {})
+	granted = a.granted
+	o.settings.TellHolders(a.holders)
 	o.hung = errors.Is(err, bound.ErrNoAnswer)
 	if err == nil && granted && o.ctx.Err() != nil {
 		err = bound.Cause(o.ctx)

@@ -34,6 +34,7 @@ type call struct {
 	settings      settings.Call
 	start         time.Time
 	owner         held.Owner
+	taken         advisory.Key // after a try: a key that was not free
 }
 
 // runCall runs f for a call in tx and returns the keys that f took. It returns in bounded time
@@ -54,23 +55,34 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	var taken []advisory.Key
+	type answer struct {
+		got     []advisory.Key
+		holders []advisory.Holder
+	}
+	var a answer
 	if ctx.Err() != nil {
 		err = bound.Cause(ctx)
 	} else {
 		late, stop := bound.Context(limit)
 		defer stop()
-		taken, err = bound.Call(late, func(late context.Context) ([]advisory.Key, error) {
-			return f(&call{
+		a, err = bound.Call(late, func(late context.Context) (a answer, err error) {
+			c := &call{
 				Session: statement.Given(late, tx, drivers.OfTx(tx)),
 				caller:  ctx, limit: limit, settings: s, start: start,
 				owner: held.OwnerOf(given.Inner(tx)),
-			})
-		}, nil, func([]advisory.Key, error) {})
+			}
+			a.got, err = f(c)
+			if err == nil && len(a.got) == 0 && s.HoldersTo != nil {
+				a.holders, err = wait.Holders(c.Session, c.taken)
+			}
+			return a, err
+		}, nil, func(answer, error) {})
 	}
 	if err != nil {
-		taken = nil
+		a = answer{}
 	}
+	s.TellHolders(a.holders)
+	taken := a.got
 	if waits {
 		err = wait.Ended(ctx, limit, firstKey(keys), s.Mode, start, err)
 	}

@@ -34,6 +34,9 @@ func TestLongWaitsAreReported(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 			if e.Kind == advisory.Waiting {
+				if len(e.Holders) != 1 || e.Holders[0].PID == 0 || e.Holders[0].Local {
+					t.Errorf("holders %+v", e.Holders)
+				}
 				waits = append(waits, e.Waited/time.Second)
 			}
 		}

@@ -342,40 +342,45 @@ func TestObserverOfCallsInATransaction(t *testing.T) {
 	})
 }
 
-// Every kind of wait is told of once it has lasted, and goes on.
+// Every kind of wait is told of once it has lasted, with the holders, and goes on.
 func TestObserverIsToldOfLongWaits(t *testing.T) {
 	for _, d := range harness.Drivers[:2] {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
+			const after = 300 * time.Millisecond
 			p := d.Open(t, pgtest.URL(t))
 			holder, l := p.Locker(t), p.Locker(t)
-			calls := map[string]func(k advisory.Key, o advisory.ObserverOption) error{
-				"Locker.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
-					return harness.Second(l.Lock(context.Background(), k, o))
+			soon := p.Locker(t, advisory.WithWaitingAfter(after))
+			calls := map[string]func(k advisory.Key, o, w advisory.ObserverOption) error{
+				"Locker.Lock": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return harness.Second(l.Lock(context.Background(), k, o, w))
 				},
-				"Locker.Lock, behind another of the process": func(k advisory.Key, o advisory.ObserverOption) error {
-					return harness.Second(holder.Lock(context.Background(), k, o))
+				"Locker.Lock, behind another of the process": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return harness.Second(holder.Lock(context.Background(), k, o, w))
 				},
-				"Locker.Do": func(k advisory.Key, o advisory.ObserverOption) error {
-					return l.Do(context.Background(), k, func(context.Context) error { return nil }, o)
+				"Locker.Lock, the time is of New": func(k advisory.Key, o, _ advisory.ObserverOption) error {
+					return harness.Second(soon.Lock(context.Background(), k, o))
 				},
-				"Locker.LockAll": func(k advisory.Key, o advisory.ObserverOption) error {
-					return harness.Second(l.LockAll(context.Background(), []advisory.Key{k}, o))
+				"Locker.Do": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return l.Do(context.Background(), k, func(context.Context) error { return nil }, o, w)
 				},
-				"Locker.LockAny": func(k advisory.Key, o advisory.ObserverOption) error {
-					return harness.Second(l.LockAny(context.Background(), []advisory.Key{k}, o))
+				"Locker.LockAll": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return harness.Second(l.LockAll(context.Background(), []advisory.Key{k}, o, w))
 				},
-				"sqlconn.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
-					return sqlconn.Lock(context.Background(), p.NewConn(t), k, o)
+				"Locker.LockAny": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return harness.Second(l.LockAny(context.Background(), []advisory.Key{k}, o, w))
 				},
-				"sqlconn.Lock, PlainWait": func(k advisory.Key, o advisory.ObserverOption) error {
-					return sqlconn.Lock(context.Background(), p.NewConn(t), k, o, sqlconn.PlainWait())
+				"sqlconn.Lock": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return sqlconn.Lock(context.Background(), p.NewConn(t), k, o, w)
 				},
-				"xact.Lock": func(k advisory.Key, o advisory.ObserverOption) error {
-					return xact.Lock(context.Background(), p.Tx(t, nil), k, o)
+				"sqlconn.Lock, PlainWait": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return sqlconn.Lock(context.Background(), p.NewConn(t), k, o, w, sqlconn.PlainWait())
 				},
-				"xact.Do": func(k advisory.Key, o advisory.ObserverOption) error {
-					return p.TxDo(context.Background(), k, func(context.Context, xact.Tx) error { return nil }, o)
+				"xact.Lock": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return xact.Lock(context.Background(), p.Tx(t, nil), k, o, w)
+				},
+				"xact.Do": func(k advisory.Key, o, w advisory.ObserverOption) error {
+					return p.TxDo(context.Background(), k, func(context.Context, xact.Tx) error { return nil }, o, w)
 				},
 			}
 			var locks advisory.Locks
@@ -388,15 +393,22 @@ func TestObserverIsToldOfLongWaits(t *testing.T) {
 				r := &harness.Recorder{}
 				recorders[name] = r
 				wg.Go(func() {
-					if err := call(k, advisory.WithObserver(r)); err != nil {
+					if err := call(k, advisory.WithObserver(r), advisory.WithWaitingAfter(after)); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				})
 			}
 			for name, r := range recorders {
 				harness.Eventually(t, name+" is told of", func() bool { return len(r.All()) > 0 })
-				if e := r.All()[0]; e.Kind != advisory.Waiting || e.Key != advisory.Name(name) || e.Waited < 5*time.Second || e.Err != nil {
+				if e := r.All()[0]; e.Kind != advisory.Waiting || e.Key != advisory.Name(name) || e.Waited < after || e.Err != nil {
 					t.Errorf("%s: %+v", name, e)
+				} else if name == "sqlconn.Lock, PlainWait" {
+					if e.Holders != nil { // its connection is busy
+						t.Errorf("%s: %+v", name, e)
+					}
+				} else if len(e.Holders) != 1 || e.Holders[0].Key != e.Key || e.Holders[0].PID == 0 || e.Holders[0].EndSQL() == "" ||
+					e.Holders[0].Local != (name == "Locker.Lock, behind another of the process") {
+					t.Errorf("%s: holders %+v", name, e.Holders)
 				}
 			}
 			if err := locks.Unlock(); err != nil {

@@ -314,6 +314,31 @@ func TestDoTellsThatTheLockWasLost(t *testing.T) {
 	})
 }
 
+// The ctx of the work does not end with the connection. PingContext between its steps tells, in an open
+// transaction too.
+func TestWorkLearnsOfALossByPing(t *testing.T) {
+	harness.EachDriver(t, func(t *testing.T, p *harness.Pool) {
+		err := p.Do(t.Context(), harness.Key, func(ctx context.Context, c sqlconn.Conn) error {
+			ping := c.(interface{ PingContext(context.Context) error }).PingContext
+			if err := ping(ctx); err != nil {
+				t.Errorf("before the loss: %v", err)
+			}
+			harness.DoSQL(t, c, "BEGIN")
+			if err := ping(ctx); err != nil {
+				t.Errorf("in a transaction: %v", err)
+			}
+			harness.DoSQL(t, c, "COMMIT")
+			harness.DoSQL(t, p, "SELECT pg_terminate_backend($1)", harness.Ask[int](t, c, "SELECT pg_backend_pid()"))
+			harness.Eventually(t, "a ping fails", func() bool { return ping(ctx) != nil })
+			return ctx.Err()
+		})
+		if !errors.Is(err, advisory.ErrLost) || errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		p.NoLocks(t)
+	})
+}
+
 func TestLockInsideATransactionOnTheConnection(t *testing.T) {
 	harness.EachDriver(t, func(t *testing.T, p *harness.Pool) {
 		a, b := p.NewConn(t), p.NewConn(t)

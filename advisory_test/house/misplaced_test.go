@@ -167,7 +167,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 // they and those that they import export.
 var exportFiles = sync.OnceValues(func() (map[string]string, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		modulePath+"/advisory", modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact",
+		modulePath+"/advisory", modulePath+"/advisory/inprocess", modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact",
 		modulePath+"/adapt", modulePath+"/inspect", modulePath+"/interop")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

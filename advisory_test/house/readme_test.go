@@ -148,10 +148,11 @@ func around(t *testing.T, statements []byte) []byte {
 	fmt.Fprintln(&src, "package main")
 	for name, path := range map[string]string{
 		"context": "context", "sql": "database/sql", "errors": "errors", "fmt": "fmt", "log": "log", "time": "time",
-		"http":     "net/http",
-		"inspect":  modulePath + "/inspect",
-		"sqlx":     "github.com/jmoiron/sqlx",
-		"advisory": modulePath + "/advisory", "sqlconn": modulePath + "/sqlconn", "xact": modulePath + "/xact",
+		"http": "net/http", "os": "os",
+		"inprocess": modulePath + "/advisory/inprocess",
+		"inspect":   modulePath + "/inspect",
+		"sqlx":      "github.com/jmoiron/sqlx",
+		"advisory":  modulePath + "/advisory", "sqlconn": modulePath + "/sqlconn", "xact": modulePath + "/xact",
 		"locker": modulePath + "/locker",
 	} {
 		if strings.Contains(body, name+".") {

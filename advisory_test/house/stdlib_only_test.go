@@ -75,7 +75,7 @@ func userPackages(t *testing.T, root string) []string {
 	var found []string
 	for p := range strings.FieldsSeq(harness.RunGo(t, root, nil, "list", "./...")) {
 		switch strings.TrimPrefix(p, modulePath+"/") {
-		case "advisory", "advisory/locktest", "sqlconn", "locker", "adapt", "xact", "inspect", "interop":
+		case "advisory", "advisory/inprocess", "advisory/locktest", "sqlconn", "locker", "adapt", "xact", "inspect", "interop":
 			found = append(found, p)
 		}
 	}

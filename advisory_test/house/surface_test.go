@@ -18,7 +18,7 @@ const surfaceFile = "testdata/surface.txt"
 // TestSurfaceIsAsListed shows what a change adds to the names that users can write, and what it
 // takes away. PGADVISORY_UPDATE_SURFACE=1 rewrites the list.
 func TestSurfaceIsAsListed(t *testing.T) {
-	got := surface(t, "advisory", "advisory/locktest", "sqlconn", "xact", "locker", "adapt", "inspect", "interop")
+	got := surface(t, "advisory", "advisory/inprocess", "advisory/locktest", "sqlconn", "xact", "locker", "adapt", "inspect", "interop")
 	if os.Getenv("PGADVISORY_UPDATE_SURFACE") != "" {
 		if err := os.WriteFile(surfaceFile, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory/locktest"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
+	"github.com/pgadvisory/pgadvisory/internal/memlock"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
@@ -98,8 +100,36 @@ func TestContractOfLocktest(t *testing.T) {
 	}
 }
 
+// The Locker of package inprocess is the same in memory, without tokens, and with the pid of its process.
+func TestContractOfInprocess(t *testing.T) {
+	for name, check := range contract {
+		switch name {
+		case "Lock: Token grows with each hold", "FromContext: the lock under which fn runs": // which compares tokens
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := &memlock.Locker{PID: os.Getpid(), NoTokens: true}
+				check(t, newMemoryWorld(t, l))
+			})
+		})
+	}
+}
+
 func newLocktestWorld(t *testing.T) *world {
-	l := locktest.New()
+	return newMemoryWorld(t, locktest.New())
+}
+
+// A memory is a Locker in memory.
+type memory interface {
+	advisory.Locker
+	Occupy(key advisory.Key, opts ...advisory.Option) (release func())
+	Lose(key advisory.Key)
+	Close() error
+}
+
+func newMemoryWorld(t *testing.T, l memory) *world {
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -168,4 +168,22 @@ func errorNamesHolders(t *testing.T, w *world) {
 		t.Errorf("%v", na.Holders)
 	}
 	leave()
+
+	// A try says no more than false, unless it is asked.
+	var hs []advisory.Holder
+	w.isFree(t, w.key) // the wait that was given up has gone
+	leave = w.occupy(w.key)
+	if _, ok, err := w.TryLock(t.Context(), w.key, advisory.HoldersTo(&hs)); ok || err != nil || len(hs) != 1 || hs[0].Local || hs[0].PID == 0 {
+		t.Errorf("%v, %v, %+v", ok, err, hs)
+	}
+	leave()
+	nothing := func(context.Context) error { return nil }
+	if ran, err := w.TryDo(t.Context(), w.key, nothing, advisory.HoldersTo(&hs)); !ran || err != nil || hs != nil {
+		t.Errorf("%v, %v, %+v", ran, err, hs)
+	}
+	lock = w.try(t, w.key, advisory.Label("reconcile"))
+	if ran, err := w.TryDo(t.Context(), w.key, nothing, advisory.HoldersTo(&hs)); ran || err != nil || len(hs) != 1 || !hs[0].Local || hs[0].Label != "reconcile" {
+		t.Errorf("%v, %v, %+v", ran, err, hs)
+	}
+	harness.Release(t, lock)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -135,12 +136,24 @@ func inTurns(p *harness.Pool, t testing.TB, n int, turn func(ctx context.Context
 // The work sees what the last holder committed.
 func TestDoReadsWhatTheLastHolderCommitted(t *testing.T) {
 	pgtest.Slow(t)
+	var r harness.Recorder
+	t.Cleanup(func() {
+		if !slices.Contains(r.Kinds(), advisory.Waiting) {
+			t.Error("nobody asked for the holders")
+		}
+	})
 	eachBeginning(t, func(t *testing.T, p *harness.Pool, b begun) {
 		n := 20 * harness.Rounds(t)
 		if twice := inTurns(p, t, n, func(ctx context.Context) error {
 			return p.TxDo(ctx, harness.Key, next, xact.TxOptions(b.o))
 		}); twice > 0 {
 			t.Errorf("Do: stale in %d of %d turns", twice, n)
+		}
+		// A query for the holders, in the middle of the wait, has a snapshot too.
+		if twice := inTurns(p, t, n, func(ctx context.Context) error {
+			return p.TxDo(ctx, harness.Key, next, xact.TxOptions(b.o), advisory.WithObserver(&r), advisory.WithWaitingAfter(time.Microsecond))
+		}); twice > 0 {
+			t.Errorf("Do, asking for the holders: stale in %d of %d turns", twice, n)
 		}
 		if twice := inTurns(p, t, n, func(ctx context.Context) error {
 			for {

@@ -24,7 +24,7 @@ var benchCommand = &command{
 	summary: "measures how fast locks are on this server, with plain SQL and with the library",
 	help: `
 It takes locks that nobody else uses, for one second in each way, and prints the number of pairs of lock
-and unlock. Plain SQL is SELECT pg_try_advisory_lock($1), with the driver lib/pq.
+and unlock. Plain SQL is SELECT pg_try_advisory_lock($1), with the driver pgx.
 
   pgadvisory bench
 `,

@@ -13,7 +13,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/lib/pq"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
@@ -53,8 +53,8 @@ func (t *target) open(ctx context.Context, application string) (*sql.DB, error) 
 
 // open also returns server_version_num.
 func (s settings) open(ctx context.Context, application string) (db *sql.DB, version int, err error) {
-	s.complete(application)
-	c, err := newConnector(s)
+	s.complete()
+	c, err := newConnector(s, application)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -68,33 +68,6 @@ func (s settings) open(ctx context.Context, application string) (db *sql.DB, ver
 		return nil, 0, cause
 	}
 	return nil, 0, s.unreachable(err)
-}
-
-// newConnector returns a connector of lib/pq. It converts a panic of lib/pq, about a setting that
-// lib/pq does not support, into an error.
-func newConnector(s settings) (c *connector, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = usage("%v by the driver, lib/pq: unset it", r)
-		}
-	}()
-	with := func(mode string) (*pq.Connector, error) {
-		c, err := pq.NewConnector(s.with("sslmode", mode).String())
-		if err != nil {
-			return nil, usage("the connection's settings: %w", err)
-		}
-		return c, nil
-	}
-	c = &connector{}
-	switch mode := s.sslmode(); mode {
-	case "", "prefer", "allow":
-		if c.plain, err = with("disable"); err == nil {
-			c.first, err = with("require")
-		}
-	default:
-		c.first, err = with(mode)
-	}
-	return c, err
 }
 
 // readVersion returns the version of the server. It fails if the server does not answer or is too
@@ -120,6 +93,7 @@ func (s settings) unreachable(err error) error {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return err
 	}
+	err = connectFailure(err)
 	hint, code := s.hint(err)
 	err = fmt.Errorf("cannot connect to %s: %w (%s)", s.where(), err, hint)
 	if code != 0 {
@@ -131,33 +105,29 @@ func (s settings) unreachable(err error) error {
 // hint returns what to do about err. The exit code is 0 if err itself determines it.
 func (s settings) hint(err error) (hint string, code int) {
 	const help = "see pgadvisory help connection"
-	if e, ok := errors.AsType[*pq.Error](err); ok {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case strings.HasPrefix(e.Message, "unsupported startup parameter"): // the text of PgBouncer, which it does not translate
 			name := e.Message[strings.LastIndex(e.Message, " ")+1:]
-			hint = "in pgbouncer.ini: ignore_startup_parameters = " + name
-			if name == "extra_float_digits" {
-				return hint + "; the driver, lib/pq, always sends it", 0
-			}
-			return "leave it out, or " + hint, 0
+			return "leave it out, or in pgbouncer.ini: ignore_startup_parameters = " + name, 0
 		case (e.Code == "42704" || e.Code == "22023") && s.mentionedIn(e.Message):
-			return "leave it out, or correct it: a setting that the driver, lib/pq, does not know goes to the server", exitUsage
+			return "leave it out, or correct it: a setting that the driver, pgx, does not know goes to the server", exitUsage
 		case e.Code == "28P01":
 			return "put the password into ~/.pgpass or PGPASSWORD", 0
-		case e.Code.Class() == "28" && strings.Contains(e.Message, "pg_hba.conf"):
+		case strings.HasPrefix(e.Code, "28") && strings.Contains(e.Message, "pg_hba.conf"):
 			return "the server's pg_hba.conf lists who may connect from where, and whether with TLS: see sslmode", 0
-		case e.Code.Class() == "28":
+		case strings.HasPrefix(e.Code, "28"):
 			return "name another role by PGUSER or in -d", 0
 		case e.Code == "3D000":
 			return "name another by -d or PGDATABASE", 0
 		case e.Code == "42501":
 			return "GRANT CONNECT ON DATABASE … TO …", 0
-		case e.Code.Class() == "53":
+		case strings.HasPrefix(e.Code, "53"):
 			return "the server has no free connection, or not enough memory or disk space: try later", 0
 		}
 		return help, 0
 	}
-	if errors.Is(err, pq.ErrSSLNotSupported) {
+	if strings.Contains(err.Error(), tlsRefused) {
 		return "sslmode requires TLS: leave sslmode out, or use sslmode=disable, to connect without", 0
 	}
 	if isTLS(err) {

@@ -12,29 +12,28 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/lib/pq"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 func TestHintsOfConnectionErrors(t *testing.T) {
 	const running = "is it running?"
-	s := settings{"host": "db1", "dbname": "app", "channel_binding": "require"}
+	s := settings{"host": "db1", "dbname": "app", "geqqo": "off"}
 	for _, test := range []struct {
 		err  error
 		code int
 		hint string
 	}{
-		{&pq.Error{Code: "28P01", Message: "password authentication failed"}, exitDenied, "PGPASSWORD"},
-		{&pq.Error{Code: "28000", Message: `role "nosuch" does not exist`}, exitDenied, "PGUSER"},
-		{&pq.Error{Code: "28000", Message: `no pg_hba.conf entry for host "10.0.0.1"`}, exitDenied, "sslmode"},
-		{&pq.Error{Code: "42501", Message: "permission denied for database"}, exitDenied, "GRANT CONNECT"},
-		{&pq.Error{Code: "3D000", Message: `database "app" does not exist`}, exitUnavailable, "PGDATABASE"},
-		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter: extra_float_digits"}, exitUnavailable, "ignore_startup_parameters = extra_float_digits; the driver"},
-		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter: channel_binding"}, exitUnavailable, "leave it out"},
-		{&pq.Error{Code: "08P01", Message: "unsupported startup parameter in options: search_path"}, exitUnavailable, "leave it out, or in pgbouncer.ini: ignore_startup_parameters = search_path"},
-		{&pq.Error{Code: "42704", Message: `unrecognized configuration parameter "channel_binding"`}, exitUsage, "leave it out"},
-		{&pq.Error{Code: "42704", Message: `unrecognized configuration parameter "server_version_num"`}, exitUnavailable, "help connection"},
-		{&pq.Error{Code: "57P03", Message: "the database system is starting up"}, exitUnavailable, "help connection"},
-		{pq.ErrSSLNotSupported, exitUnavailable, "sslmode=disable"},
+		{&pgconn.PgError{Code: "28P01", Message: "password authentication failed"}, exitDenied, "PGPASSWORD"},
+		{&pgconn.PgError{Code: "28000", Message: `role "nosuch" does not exist`}, exitDenied, "PGUSER"},
+		{&pgconn.PgError{Code: "28000", Message: `no pg_hba.conf entry for host "10.0.0.1"`}, exitDenied, "sslmode"},
+		{&pgconn.PgError{Code: "42501", Message: "permission denied for database"}, exitDenied, "GRANT CONNECT"},
+		{&pgconn.PgError{Code: "3D000", Message: `database "app" does not exist`}, exitUnavailable, "PGDATABASE"},
+		{&pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: geqo"}, exitUnavailable, "leave it out, or in pgbouncer.ini: ignore_startup_parameters = geqo"},
+		{&pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter in options: search_path"}, exitUnavailable, "leave it out, or in pgbouncer.ini: ignore_startup_parameters = search_path"},
+		{&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "geqqo"`}, exitUsage, "leave it out"},
+		{&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "server_version_num"`}, exitUnavailable, "help connection"},
+		{&pgconn.PgError{Code: "57P03", Message: "the database system is starting up"}, exitUnavailable, "help connection"},
+		{errors.New("tls error: server refused TLS connection"), exitUnavailable, "sslmode=disable"},
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, exitUnavailable, "sslrootcert"},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "db1"}, exitUnavailable, "sslrootcert"},
 		{&fs.PathError{Op: "open", Path: "/none", Err: syscall.ENOENT}, exitUsage, "sslkey"},

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/lib/pq"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -92,7 +92,7 @@ func explain(err error) (code int, text string) {
 	case errors.Is(err, advisory.ErrLost):
 		return exitLost, text
 	}
-	if e, ok := errors.AsType[*pq.Error](err); ok && (e.Code.Class() == "28" || e.Code == "42501") {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && (strings.HasPrefix(e.Code, "28") || e.Code == "42501") {
 		return exitDenied, text
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {

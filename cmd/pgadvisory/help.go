@@ -53,12 +53,14 @@ out. -d is a URL, a list such as "host=db1 dbname=app", or the name of a databas
 
   pgadvisory ls -d postgres://app@db1/app
   pgadvisory ls -d app
+  pgadvisory ls -d service=billing
+  pgadvisory run -d "postgres://app@db1,db2/app?target_session_attrs=primary" 4820 -- ./job
 
 Without a host pgadvisory uses the local Unix socket if there is one, else localhost. Without an sslmode
-it uses TLS if the server supports it. Connecting fails after 10 seconds, or after connect_timeout or
-PGCONNECT_TIMEOUT. The driver, lib/pq, does not support service files, several hosts and
-target_session_attrs. PgBouncer refuses the connection unless pgbouncer.ini contains
-ignore_startup_parameters = extra_float_digits.
+it uses TLS if the server supports it. Connecting fails after 10 seconds for each host, or after
+connect_timeout or PGCONNECT_TIMEOUT. Of several hosts it takes the first that answers and is as
+target_session_attrs asks. Locks need the primary, so name it, or give target_session_attrs=primary.
+A service is read from ~/.pg_service.conf or the file that PGSERVICEFILE names.
 
 Put a password into ~/.pgpass, or the file that PGPASSFILE names, or into PGPASSWORD. As with psql,
 everyone on this machine can read a password in -d in the list of processes. pgadvisory never prints the

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lib/pq"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -130,11 +130,11 @@ func lossText(err error) string {
 // sessionGone reports whether the driver's error shows that the session is gone. A time-out does
 // not: the server may still have the session.
 func sessionGone(err error) bool {
-	if e, ok := errors.AsType[*pq.Error](err); ok {
-		return e.Fatal()
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC"
 	}
 	e, ok := errors.AsType[*net.OpError](err)
-	return ok && !e.Timeout() || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF)
+	return ok && !e.Timeout() || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // awaitEnd waits until the other process has ended a command whose lock is lost. If the other process

@@ -47,8 +47,8 @@ func (p *program) run(args []string) int {
 	return p.report(err)
 }
 
-// within calls f and returns in bounded time after the end of ctx. f may then still run: lib/pq
-// blocks on a link that drops packets.
+// within calls f and returns in bounded time after the end of ctx. f may then still run: a
+// driver may block on a link that drops packets.
 func within(ctx context.Context, f func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()

@@ -40,10 +40,8 @@ func parseURL(d string) (settings, error) {
 	// An error of url.Parse quotes the URL. If the password has a special character, a part of the
 	// password may stand in the place of the port or of a parameter.
 	bad := usage("the connection URL cannot be read: in a password, write special characters as in any URL, / as %%2F and # as %%23")
-	u, err := url.Parse(d)
-	if err != nil && hasSeveralHosts(d) {
-		return nil, errSeveralHosts
-	}
+	user, hosts, rest := splitURL(d)
+	u, err := url.Parse("postgres://" + user + rest)
 	if err != nil || u.Fragment != "" || strings.Contains(u.Path, "@") || strings.Contains(u.RawQuery, "@") {
 		return nil, bad
 	}
@@ -57,12 +55,12 @@ func parseURL(d string) (settings, error) {
 	if password, ok := u.User.Password(); ok {
 		set("password", password)
 	}
-	if host, port, err := net.SplitHostPort(u.Host); err == nil {
-		set("host", host)
-		set("port", port)
-	} else {
-		set("host", strings.Trim(u.Host, "[]"))
+	host, port, ok := splitHosts(hosts)
+	if !ok {
+		return nil, bad
 	}
+	set("host", host)
+	set("port", port)
 	set("dbname", strings.TrimPrefix(u.Path, "/"))
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -74,37 +72,81 @@ func parseURL(d string) (settings, error) {
 		}
 		set(name, query.Get(name))
 	}
+	if s["ssl"] == "true" { // as in JDBC
+		delete(s, "ssl")
+		s["sslmode"] = "require"
+	}
 	return s, nil
 }
 
-var errSeveralHosts = usage("several hosts are not supported by the driver, lib/pq: name one")
-
-// hasSeveralHosts reports whether a URL that cannot be parsed has several hosts. An @ after the
-// hosts shows that they are a part of the password.
-func hasSeveralHosts(d string) bool {
-	_, rest, _ := strings.Cut(d, "://")
-	hosts := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		hosts, rest = rest[:end], rest[end:]
-		if strings.Contains(rest, "@") {
-			return false
-		}
+// splitURL returns the parts of a URL: what ends with the @ after user and password, the hosts, and
+// the rest.
+func splitURL(d string) (user, hosts, rest string) {
+	_, d, _ = strings.Cut(d, "://")
+	hosts = d
+	if end := strings.IndexAny(d, "/?#"); end >= 0 {
+		hosts, rest = d[:end], d[end:]
 	}
-	return strings.Contains(hosts[strings.LastIndex(hosts, "@")+1:], ",")
+	if at := strings.LastIndex(hosts, "@"); at >= 0 {
+		user, hosts = hosts[:at+1], hosts[at+1:]
+	}
+	return user, hosts, rest
 }
 
-// check returns an error for settings that lib/pq would refuse only when it connects.
+// splitHosts returns the hosts and the ports of a URL, each as a list with commas. If none has a port,
+// port is "".
+func splitHosts(list string) (host, port string, ok bool) {
+	var hosts, ports []string
+	given := false
+	for each := range strings.SplitSeq(list, ",") {
+		name, number := each, ""
+		if i := strings.LastIndex(each, ":"); i > strings.LastIndex(each, "]") {
+			name, number = each[:i], each[i+1:]
+			if _, err := strconv.ParseUint(number, 10, 16); err != nil {
+				return "", "", false
+			}
+			given = true
+		}
+		inner, bracketed := strings.CutPrefix(name, "[")
+		if bracketed {
+			name, bracketed = strings.CutSuffix(inner, "]")
+			if !bracketed || net.ParseIP(name) == nil {
+				return "", "", false
+			}
+		} else if strings.ContainsAny(name, "[]: ") {
+			return "", "", false
+		}
+		name, err := url.PathUnescape(name)
+		if err != nil || name == "" && list != "" && list != each {
+			return "", "", false
+		}
+		hosts, ports = append(hosts, name), append(ports, cmp.Or(number, defaultPort))
+	}
+	if given {
+		port = strings.Join(ports, ",")
+	}
+	return strings.Join(hosts, ","), port, true
+}
+
+// check returns an error for settings that are wrong, in words of psql's. Those of a service are not
+// among them.
 func (s settings) check() error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if strings.ContainsRune(s[name], 0) { // it would end the value, and begin another setting
 			return usage("the connection's %s has a NUL byte", name)
 		}
 	}
-	if strings.Contains(s.get("host", "PGHOST"), ",") {
-		return errSeveralHosts
+	ports := s.ports()
+	for _, p := range ports {
+		if port, err := strconv.Atoi(p); err != nil || port < 1 || port > 65535 {
+			return usage("the connection's port is a number from 1 to 65535, or one for each host")
+		}
 	}
-	if port, err := strconv.Atoi(s.port()); err != nil || port < 1 || port > 65535 {
-		return usage("the connection's port is a number from 1 to 65535")
+	if n := len(s.hosts()); len(ports) > 1 && len(ports) != n {
+		return usage("the connection has %d ports for %d hosts: give one for all, or one for each", len(ports), n)
+	}
+	if addrs := s.get("hostaddr", "PGHOSTADDR"); addrs != "" && len(strings.Split(addrs, ",")) != len(s.hosts()) {
+		return usage("the connection's hostaddr has not as many addresses as there are hosts")
 	}
 	if _, err := strconv.Atoi(cmp.Or(s.get("connect_timeout", "PGCONNECT_TIMEOUT"), "0")); err != nil {
 		return usage("the connection's connect_timeout is a number of seconds")
@@ -112,6 +154,10 @@ func (s settings) check() error {
 	modes := []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 	if !slices.Contains(modes, s.sslmode()) {
 		return usage("the connection's sslmode is one of %s", strings.Join(modes[1:], ", "))
+	}
+	attrs := []string{"", "any", "read-write", "read-only", "primary", "standby", "prefer-standby"}
+	if !slices.Contains(attrs, s.get("target_session_attrs", "PGTARGETSESSIONATTRS")) {
+		return usage("the connection's target_session_attrs is one of %s", strings.Join(attrs[1:], ", "))
 	}
 	return nil
 }
@@ -166,7 +212,7 @@ func parseList(d string) (settings, error) {
 	return s, nil
 }
 
-// String returns the settings in the form that lib/pq reads.
+// String returns the settings in the form that pgx reads.
 func (s settings) String() string {
 	escape := strings.NewReplacer(`'`, `\'`, `\`, `\\`)
 	var list []string
@@ -193,43 +239,56 @@ func (s settings) get(name, variable string) string {
 
 func (s settings) sslmode() string { return s.get("sslmode", "PGSSLMODE") }
 
-// complete adds the defaults of psql and of pgadvisory that lib/pq does not have.
-func (s settings) complete(application string) {
-	if s.get("host", "PGHOST") == "" {
-		for _, dir := range []string{"/var/run/postgresql", "/tmp"} {
-			if _, err := os.Stat(filepath.Join(dir, ".s.PGSQL."+s.port())); err == nil {
-				s["host"] = dir
-				break
-			}
+const defaultPort = "5432"
+
+// complete adds the host: the address if there is no name, else the local Unix socket if there is one.
+func (s settings) complete() {
+	if s.get("host", "PGHOST") != "" || s.service() != "" {
+		return
+	}
+	if addrs := s.get("hostaddr", "PGHOSTADDR"); addrs != "" {
+		s["host"] = addrs
+		return
+	}
+	s["host"] = "localhost"
+	for _, dir := range []string{"/var/run/postgresql", "/tmp"} {
+		if _, err := os.Stat(filepath.Join(dir, ".s.PGSQL."+s.ports()[0])); err == nil {
+			s["host"] = dir
+			break
 		}
 	}
-	if s.get("connect_timeout", "PGCONNECT_TIMEOUT") == "" {
-		s["connect_timeout"] = "10"
-	}
-	if s["fallback_application_name"] == "" {
-		s["fallback_application_name"] = application
-	}
 }
 
-func (s settings) port() string {
-	if port := s.get("port", "PGPORT"); port != "" {
-		return port
-	}
-	return "5432"
+func (s settings) service() string { return s.get("service", "PGSERVICE") }
+
+// hosts returns the hosts in the order in which they are tried. It may be of one that is "".
+func (s settings) hosts() []string {
+	return strings.Split(cmp.Or(s.get("host", "PGHOST"), s.get("hostaddr", "PGHOSTADDR")), ",")
 }
 
-// where returns the server and the database, without the password.
+// ports returns the ports of the hosts, or one for all of them.
+func (s settings) ports() []string {
+	return strings.Split(cmp.Or(s.get("port", "PGPORT"), defaultPort), ",")
+}
+
+// where returns the servers and the database, without the password.
 func (s settings) where() string {
-	host := s.get("host", "PGHOST")
-	if host == "" {
-		host = "localhost"
+	var where []string
+	ports := s.ports()
+	for i, host := range s.hosts() {
+		port := ports[min(i, len(ports)-1)]
+		switch {
+		case host == "" && s.service() != "":
+			return "the service " + s.service()
+		case strings.HasPrefix(host, "/"):
+			where = append(where, fmt.Sprintf("%s/.s.PGSQL.%s", host, port))
+		default:
+			where = append(where, cmp.Or(host, "localhost")+":"+port)
+		}
 	}
-	where := host + ":" + s.port()
-	if strings.HasPrefix(host, "/") {
-		where = fmt.Sprintf("%s/.s.PGSQL.%s", host, s.port())
-	}
+	text := strings.Join(where, ", ")
 	if db := s.get("dbname", "PGDATABASE"); db != "" {
-		where += ", database " + db
+		text += ", database " + db
 	}
-	return where
+	return text
 }

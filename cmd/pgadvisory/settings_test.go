@@ -18,9 +18,16 @@ func TestParseSettings(t *testing.T) {
 		{"postgres://[::1]/app", settings{"host": "::1", "dbname": "app"}},
 		{"postgres://[::1]:5433", settings{"host": "::1", "port": "5433"}},
 		{"postgres:///app?host=/run/pg", settings{"dbname": "app", "host": "/run/pg"}},
+		{"postgres://u@db1,db2/app", settings{"user": "u", "host": "db1,db2", "dbname": "app"}},
+		{"postgres://u:a%2Cb@db1:5433,db2,[::1]:5434/app?target_session_attrs=primary", settings{"user": "u", "password": "a,b", "host": "db1,db2,::1", "port": "5433,5432,5434", "dbname": "app", "target_session_attrs": "primary"}},
+		{"postgres://%2Fvar%2Frun%2Fpostgresql:5433/app", settings{"host": "/var/run/postgresql", "port": "5433", "dbname": "app"}},
+		{"postgres://:5433/app", settings{"port": "5433", "dbname": "app"}},
+		{"postgres://db1/app?ssl=true", settings{"host": "db1", "dbname": "app", "sslmode": "require"}},
+		{"service=billing", settings{"service": "billing"}},
+		{"postgres:///?service=billing", settings{"service": "billing"}},
 		{"host=db1  dbname = app", settings{"host": "db1", "dbname": "app"}},
 		{`password='it\'s a \\ secret' user=a\ b`, settings{"password": `it's a \ secret`, "user": "a b"}},
-		{"password= user=u", settings{"password": "user=u"}}, // as libpq and lib/pq read it
+		{"password= user=u", settings{"password": "user=u"}}, // as libpq reads it
 	} {
 		got, err := parseSettings(test.d)
 		if err != nil || !maps.Equal(got, test.want) {
@@ -39,6 +46,7 @@ func TestNoErrorTellsAPassword(t *testing.T) {
 		"postgres://u:s3c/ret@db/app", "postgres://u:s3c#ret@db/app", "postgres://u:s3c?ret@db/app", "postgres://u:12#s3cret@db/app",
 		"postgres://u:s3c,ret/x@db/app", "postgres://u:s3c%ret@db/app", "postgres://u:s3c ret@db/app", "postgres://u:12/s3cret@db/app", "postgres://u:12?s3cret@db/app",
 		"postgres://u:s3cret@db:port/app", "postgres://u:s3cret@[::1/app", "postgres://u:s3cret@db/app?%zz", "postgres://u:s3cret@db/app?S3CRET=1",
+		"postgres://u:s3cret@db1,db2:ret/app", "postgres://u:s3cret@,db2/app", "postgres://u:s3cret@db1,/app", "postgres://u:s3cret@a:1:2/app",
 		"mysql://u:s3cret@db/app", "host=db password='s3cret", "host=db password=x s3cret", "s3cret ret=1",
 	} {
 		s, err := parseSettings(d)

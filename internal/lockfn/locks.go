@@ -45,10 +45,16 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 // text should cache one.
 const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
 	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
-	"coalesce(a.xact_start, a.state_change) " +
+	"coalesce(a.xact_start, a.state_change), a.backend_start, coalesce(CASE WHEN l.pid IS NULL THEN (" + gid + ") END, '') " +
 	"FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE " + advisoryHere +
 	" AND l.classid = ($1::pg_catalog.int8)::pg_catalog.oid AND l.objid = ($2::pg_catalog.int8)::pg_catalog.oid" +
 	" AND l.objsubid = $3::pg_catalog.int8 AND l.granted ORDER BY 1"
+
+// gid asks for the identifier of the prepared transaction that has the row l of pg_locks, by the lock
+// on its own transaction id. See [Everybody].
+const gid = "SELECT CASE WHEN pg_catalog.count(*) = 1 THEN pg_catalog.min(p.gid) END FROM pg_catalog.pg_prepared_xact() p " +
+	"JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.pid IS NULL AND t.transactionid = p.transaction " +
+	"WHERE t.virtualtransaction = l.virtualtransaction"
 
 // HoldersArgs returns the parameters of [Holders].
 func HoldersArgs(k advisory.Key) []any {
@@ -67,17 +73,17 @@ func HoldersOf(k advisory.Key) string {
 	).Replace(Holders)
 }
 
-// ScanHolder reads a row of [Holders].
-func ScanHolder(rows *sql.Rows) (advisory.Holder, error) {
+// ScanHolder reads a row of [Holders] of k.
+func ScanHolder(rows *sql.Rows, k advisory.Key) (advisory.Holder, error) {
 	var (
-		h     advisory.Holder
-		mode  string
-		since sql.NullTime
+		h            = advisory.Holder{Key: k}
+		mode         string
+		since, start sql.NullTime
 	)
-	if err := rows.Scan(&h.PID, &mode, &h.User, &h.Application, &h.Client, &since); err != nil {
+	if err := rows.Scan(&h.PID, &mode, &h.User, &h.Application, &h.Client, &since, &start, &h.Prepared); err != nil {
 		return h, err
 	}
-	h.Mode, h.Since = modeOf(mode), since.Time
+	h.Mode, h.Since, h.BackendStart = modeOf(mode), since.Time, start.Time
 	return h, nil
 }
 

@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// A Call is what the options of one call set. Mode is an advisory.Mode and Observer an
-// advisory.Observer, which this package cannot import.
+// A Call is what the options of one call set. Mode is an advisory.Mode, Observer an
+// advisory.Observer and HoldersTo a *[]advisory.Holder, which this package cannot import.
 type Call struct {
-	Mode     uint8
-	Observer any
+	Mode      uint8
+	Observer  any
+	HoldersTo any
 	Plain
 }
 
 // Plain is what options set and calls read as it is.
 type Plain struct {
-	MaxWait *time.Duration // nil: until ctx ends
-	Label   string
+	MaxWait      *time.Duration // nil: until ctx ends
+	Label        string
+	WaitingAfter time.Duration // 0: the default
 
 	// Of package xact.
 	TxOptions    *sql.TxOptions
@@ -35,6 +37,7 @@ type Plain struct {
 // A Locker is what the options of locker.New set.
 type Locker struct {
 	Observer        any
+	WaitingAfter    time.Duration // of calls that do not set it; 0: the default
 	Failover        time.Duration
 	Heartbeat       time.Duration
 	Fencing         bool

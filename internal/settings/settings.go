@@ -4,6 +4,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/given"
@@ -12,8 +13,9 @@ import (
 
 // A Call is what the options of one call come to.
 type Call struct {
-	Mode     advisory.Mode
-	Observer advisory.Observer
+	Mode      advisory.Mode
+	Observer  advisory.Observer
+	HoldersTo *[]advisory.Holder // nil: nobody asks
 	option.Plain
 }
 
@@ -25,17 +27,36 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	isNil := Apply(opts, func(o O) { apply(o, &set) })
 	c := Call{Mode: advisory.Mode(set.Mode), Plain: set.Plain}
 	c.Observer, _ = set.Observer.(advisory.Observer)
+	if c.HoldersTo, _ = set.HoldersTo.(*[]advisory.Holder); c.HoldersTo != nil {
+		*c.HoldersTo = nil
+	}
 	switch {
 	case isNil != nil:
 		return c, fmt.Errorf("pgadvisory: %w", isNil)
+	case set.HoldersTo != nil && c.HoldersTo == nil:
+		return c, errors.New("pgadvisory: HoldersTo was given a nil pointer")
 	case c.Mode > advisory.Shared:
 		return c, fmt.Errorf("pgadvisory: %v is not a mode", c.Mode)
 	case c.MaxWait != nil && *c.MaxWait < 0:
 		return c, fmt.Errorf("pgadvisory: MaxWait(%v) is negative", *c.MaxWait)
+	case c.WaitingAfter < 0:
+		return c, NegativeWaitingAfter(c.WaitingAfter)
 	case c.HoldAtLeast < 0:
 		return c, fmt.Errorf("pgadvisory: HoldAtLeast(%v) is negative", c.HoldAtLeast)
 	}
 	return c, CheckObserver(c.Observer)
+}
+
+// TellHolders sets what HoldersTo points to, if the call has that option.
+func (c Call) TellHolders(hs []advisory.Holder) {
+	if c.HoldersTo != nil {
+		*c.HoldersTo = hs
+	}
+}
+
+// NegativeWaitingAfter returns the error of a negative time.
+func NegativeWaitingAfter(d time.Duration) error {
+	return fmt.Errorf("pgadvisory: WithWaitingAfter(%v) is negative", d)
 }
 
 // Apply applies the options up to the first that is nil, of which the error says which it is.

@@ -89,6 +89,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{(*pointerOption)(nil), "option 2 of 2 is nil"},
 		{advisory.MaxWait(-time.Second), "MaxWait(-1s)"},
 		{mode{advisory.Mode(7)}, "Mode(7)"},
+		{advisory.WithWaitingAfter(-time.Second), "WithWaitingAfter(-1s)"},
+		{advisory.HoldersTo(nil), "HoldersTo"},
 		{advisory.WithObserver((*nobody)(nil)), "*settings_test.nobody"},
 		{holdAtLeast(-time.Second), "HoldAtLeast(-1s)"},
 	} {
@@ -100,6 +102,31 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 
 func holdAtLeast(d time.Duration) advisory.CallOption {
 	return option.Set(func(c *option.Call) { c.HoldAtLeast = d })
+}
+
+func TestWaitingAfter(t *testing.T) {
+	if c, err := read(t, advisory.WithWaitingAfter(time.Second)); err != nil || c.WaitingAfter != time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+	var l option.Locker
+	advisory.WithWaitingAfter(time.Second).ApplyNew(&l)
+	if l.WaitingAfter != time.Second {
+		t.Errorf("%+v", l)
+	}
+}
+
+// What an earlier call has left there is not taken for the answer.
+func TestHoldersToIsEmptyAtFirst(t *testing.T) {
+	holders := []advisory.Holder{{PID: 812}}
+	c, err := read(t, advisory.HoldersTo(&holders))
+	if err != nil || c.HoldersTo != &holders || holders != nil {
+		t.Errorf("%+v, %v, %v", c, err, holders)
+	}
+	c.TellHolders([]advisory.Holder{{PID: 813}})
+	if len(holders) != 1 || holders[0].PID != 813 {
+		t.Errorf("%v", holders)
+	}
+	settings.Call{}.TellHolders(nil) // nobody asks
 }
 
 func TestObserverOfALocker(t *testing.T) {

@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,7 @@ type recorder struct {
 
 func (r *recorder) Observe(_ context.Context, e advisory.Event) {
 	want := advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Mode: advisory.Shared, Label: "account", Waited: e.Waited}
-	if e != want {
+	if !reflect.DeepEqual(e, want) {
 		r.t.Errorf("%+v, want %+v", e, want)
 	}
 	r.waited = append(r.waited, e.Waited)
@@ -42,7 +43,7 @@ var ofCall = settings.Call{Mode: advisory.Shared, Plain: option.Plain{Label: "ac
 func TestLongWaitIsToldEachTimeThatItHasDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{t: t}
-		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now())
+		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now(), nil)
 		time.Sleep(79 * time.Second)
 		stop()
 		time.Sleep(time.Hour)
@@ -55,7 +56,7 @@ func TestLongWaitCountsFromTheBeginningOfTheCall(t *testing.T) {
 		r := &recorder{t: t}
 		start := time.Now()
 		time.Sleep(3 * time.Second)
-		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, start)
+		stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, start, nil)
 		time.Sleep(2*time.Second + time.Millisecond)
 		stop()
 		r.are(5)
@@ -66,7 +67,7 @@ func TestShortWaitIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{t: t}
 		for range 100 {
-			stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now())
+			stop := Long(t.Context(), r, advisory.Int64(4820), ofCall, time.Now(), nil)
 			time.Sleep(longWait - time.Millisecond)
 			stop()
 			stop()
@@ -80,7 +81,7 @@ func TestShortWaitIsNotTold(t *testing.T) {
 func TestLongWaitIsNotToldAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reported, resume := make(chan struct{}), make(chan struct{})
-		stop := Long(t.Context(), observerFunc(func() { close(reported); <-resume }), advisory.Int64(4820), ofCall, time.Now())
+		stop := Long(t.Context(), observerFunc(func() { close(reported); <-resume }), advisory.Int64(4820), ofCall, time.Now(), nil)
 		<-reported
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
@@ -101,5 +102,69 @@ type observerFunc func()
 func (f observerFunc) Observe(context.Context, advisory.Event) { f() }
 
 func TestLongWaitWithoutAnObserver(t *testing.T) {
-	Long(t.Context(), nil, advisory.Int64(4820), ofCall, time.Now())()
+	Long(t.Context(), nil, advisory.Int64(4820), ofCall, time.Now(), nil)()
+}
+
+func TestLongWaitAfterATimeOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{t: t}
+		soon := ofCall
+		soon.WaitingAfter = 2 * time.Second
+		stop := Long(t.Context(), r, advisory.Int64(4820), soon, time.Now(), nil)
+		time.Sleep(17 * time.Second)
+		stop()
+		r.are(2, 4, 8, 16)
+	})
+}
+
+// seen is an Observer that keeps the events.
+type seen []advisory.Event
+
+func (s *seen) Observe(_ context.Context, e advisory.Event) { *s = append(*s, e) }
+
+func TestLongWaitNamesTheHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s seen
+		asked := 0
+		stop := Long(t.Context(), &s, advisory.Int64(4820), ofCall, time.Now(), func(context.Context) []advisory.Holder {
+			asked++
+			return []advisory.Holder{{PID: asked}}
+		})
+		time.Sleep(longWait - 1)
+		synctest.Wait()
+		if asked != 0 {
+			t.Error("it asked before the time had come")
+		}
+		time.Sleep(longWait + 1)
+		synctest.Wait()
+		stop()
+		if len(s) != 2 || asked != 2 || s[0].Holders[0].PID != 1 || s[1].Holders[0].PID != 2 {
+			t.Errorf("asked %d times: %+v", asked, s)
+		}
+	})
+}
+
+// The server may be slow to say who holds the key. The wait has its lock meanwhile.
+func TestLongWaitThatAsksDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s seen
+		asking, ended := make(chan struct{}), make(chan struct{})
+		stop := Long(t.Context(), &s, advisory.Int64(4820), ofCall, time.Now(), func(ctx context.Context) []advisory.Holder {
+			close(asking)
+			<-ctx.Done()
+			close(ended)
+			return nil
+		})
+		<-asking
+		start := time.Now()
+		stop()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("stop waited for %v", d)
+		}
+		<-ended // it is asked no longer
+		time.Sleep(time.Hour)
+		if len(s) != 0 {
+			t.Errorf("after the end of the wait: %+v", s)
+		}
+	})
 }

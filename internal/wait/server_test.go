@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,8 +26,8 @@ type server struct {
 	circle func() (rows int64) // the answer of lockfn.Deadlock; nil: no circle
 	slice  func() (rows int64, err error)
 
-	slices, tries, looks int
-	last                 string // statement
+	slices, tries, looks, asks int
+	last                       string // statement
 }
 
 var lockTimeout = regexp.MustCompile(`'lock_timeout', '(\d+)'`)
@@ -73,8 +72,17 @@ func (s *server) exec(text string) (int64, error) {
 
 func (s *server) QueryContext(_ context.Context, text string, _ ...any) (*sql.Rows, error) {
 	s.last = text
-	return nil, errors.New("this server does not tell who holds the key")
+	s.asks++
+	return nil, errNotTold
 }
+
+// errNotTold is an error of the server, after which a transaction cannot be used.
+var errNotTold sqlError = "57014"
+
+type sqlError string
+
+func (e sqlError) Error() string    { return "this server does not tell who holds the key" }
+func (e sqlError) SQLState() string { return string(e) }
 
 // waits reports whether pg_stat_activity shows the session as a waiter.
 func (s *server) waits() bool { return strings.HasPrefix(s.last, "/*pgadvisory waits") }

@@ -62,11 +62,13 @@ func (w *Wait) Until(round func() (granted bool, err error)) error {
 		if err == nil {
 			err = w.checkDeadlock()
 		}
+		if err == nil {
+			err = w.reportLong()
+		}
 		if err != nil {
 			w.holders() // this replaces the text in pg_stat_activity: the session no longer waits
 			return err
 		}
-		w.long.report(w.Caller, w.Settings.Observer, w.Key, w.Settings, w.Start)
 	}
 }
 
@@ -88,6 +90,9 @@ func (w *Wait) Slice(length time.Duration) (granted bool, err error) {
 	}
 	if due, ok := w.checkDue(); ok {
 		length = min(length, time.Until(due))
+	}
+	if w.Settings.Observer != nil && w.long == (longEvents{}) { // later events come at the end of a slice
+		length = min(length, w.long.left(w.Settings, w.Start))
 	}
 	length = max(length, time.Millisecond)
 	w.alone = true

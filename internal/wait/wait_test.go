@@ -100,11 +100,58 @@ func TestLongWaitIsTold(t *testing.T) {
 			t.Errorf("told %d times: %v", len(told), told)
 		}
 		for i, waited := range told {
-			if waited < longWait<<i {
+			if waited < longWait<<i || i == 0 && waited > longWait {
 				t.Errorf("told for the %d. time after %v", i+1, waited)
 			}
 		}
 	})
+}
+
+// A wait that restarts its transaction, or has none, goes on if it cannot learn who holds the key. In a
+// transaction of the caller's every further statement would fail.
+func TestLongWaitThatCannotAskForTheHolders(t *testing.T) {
+	for name, c := range map[string]struct {
+		until  func(*Wait) error
+		before string
+		ends   bool
+	}{
+		"slices":                       {until: inSlices},
+		"tries in one's own":           {until: byTries, before: lockfn.RollbackAndChain + "; "},
+		"tries in one of the caller's": {until: byTries, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told observer
+				s := &server{free: time.Now().Add(15 * time.Second)}
+				w := newWait(t, s, t.Context(), advisory.WithObserver(&told), advisory.WithWaitingAfter(2*time.Second))
+				w.Before = c.before
+				err := c.until(w)
+				if ends := errors.Is(err, errNotTold); ends != c.ends || err != nil && !ends {
+					t.Errorf("after %v: %v", time.Since(w.Start), err)
+				}
+				if got, want := len(told), 3; !c.ends && got != want || c.ends && got != 0 {
+					t.Errorf("told %v", told)
+				}
+			})
+		})
+	}
+}
+
+// Without an Observer, or before the time has come, nothing is asked.
+func TestWaitAsksForNoHoldersThatNobodyWants(t *testing.T) {
+	for name, opts := range map[string][]advisory.ConnOption{
+		"no Observer": {advisory.WithWaitingAfter(time.Millisecond)},
+		"too early":   {advisory.WithObserver(new(observer)), advisory.WithWaitingAfter(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{free: time.Now().Add(time.Minute)}
+				if err := inSlices(newWait(t, s, t.Context(), opts...)); err != nil || s.asks != 0 {
+					t.Errorf("%v, asked %d times", err, s.asks)
+				}
+			})
+		})
+	}
 }
 
 type observer []time.Duration

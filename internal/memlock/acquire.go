@@ -1,6 +1,7 @@
-package locktest
+package memlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,7 +17,7 @@ import (
 // acquire returns the hold, or one that holds nothing.
 func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*hold, error) {
 	start := time.Now()
-	s, err := check(key, opts)
+	s, err := l.check(key, opts)
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
@@ -34,7 +35,7 @@ func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts 
 	err = lockfn.Error(op, key, s.Mode, err)
 	e := advisory.Event{Kind: advisory.NotAcquired, Key: key, Mode: s.Mode, Label: s.Label, Waited: time.Since(start), Err: err}
 	if w.hold != nil {
-		e.Kind, e.Local, e.PID = advisory.Acquired, w.local, ourPID
+		e.Kind, e.Local, e.PID = advisory.Acquired, w.local, l.pid()
 	}
 	if s.Observer != nil {
 		s.Observer.Observe(ctx, e)
@@ -62,6 +63,7 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 	if once {
 		defer l.mu.Unlock()
 		if try {
+			s.TellHolders(n.holders())
 			return nil
 		}
 		return &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: n.holders()}
@@ -75,7 +77,11 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 		defer cancel()
 	}
 	// The caller's Observer hears nothing more of the wait once it has ended.
-	defer wait.Long(w.ctx, s.Observer, key, s, start)()
+	defer wait.Long(w.ctx, s.Observer, key, s, start, func(context.Context) []advisory.Holder {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return n.holders()
+	})()
 	select {
 	case <-w.done:
 		return w.err
@@ -94,10 +100,17 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 	}
 }
 
-func check(key advisory.Key, opts []advisory.LockerOption) (settings.Call, error) {
+func (l *Locker) check(key advisory.Key, opts []advisory.LockerOption) (settings.Call, error) {
+	if l.Bad != nil {
+		return settings.Call{}, l.Bad
+	}
 	s, err := settings.Locker(opts)
 	if err != nil {
 		return s, err
 	}
+	if s.Observer == nil {
+		s.Observer, _ = l.Defaults.Observer.(advisory.Observer)
+	}
+	s.WaitingAfter = cmp.Or(s.WaitingAfter, l.Defaults.WaitingAfter)
 	return s, settings.CheckKeys(key)
 }

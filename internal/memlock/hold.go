@@ -1,6 +1,7 @@
-package locktest
+package memlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,8 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/work"
 )
 
-// ourPID is what the Locker's server process is said to be. Those of other nodes count
-// up from there.
-const ourPID = 1
+// pid returns the PID of the Locker's holds. Those of other nodes count up from there.
+func (l *Locker) pid() int { return cmp.Or(l.PID, 1) }
 
 // A hold is a lock that a caller, or another node, has; of a try that failed it has no
 // line.

@@ -1,4 +1,4 @@
-package locktest
+package memlock
 
 import (
 	"context"
@@ -84,8 +84,11 @@ func (n *line) oursAmong() bool {
 }
 
 func (n *line) grant(w *waiter, local bool) {
-	n.l.token++
-	h := &hold{line: n, key: n.key, mode: w.settings.Mode, token: n.l.token, since: time.Now(), settings: w.settings, pid: ourPID}
+	h := &hold{line: n, key: n.key, mode: w.settings.Mode, since: time.Now(), settings: w.settings, pid: n.l.pid()}
+	if !n.l.NoTokens {
+		n.l.token++
+		h.token = n.l.token
+	}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(w.ctx))
 	n.holds = append(n.holds, h)
 	w.hold, w.local = h, local

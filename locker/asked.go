@@ -1,0 +1,40 @@
+package locker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/bound"
+)
+
+// askedFor is for how long an answer serves others who ask for the same key.
+const askedFor = 100 * time.Millisecond
+
+// An asked has the last answer to who holds a key, for events. If many waits get long at once, they ask
+// one after the other, and share answers, so that the session that takes locks has time for others.
+type asked struct {
+	turn   chan struct{} // guards the rest
+	key    advisory.Key
+	at     time.Time
+	answer []advisory.Holder
+}
+
+// holders returns what ask returns for key, or returned a moment ago. It returns nil if it does not
+// come to that within a second, or before ctx ends.
+func (a *asked) holders(ctx context.Context, key advisory.Key, ask func(context.Context, advisory.Key) []advisory.Holder) []advisory.Holder {
+	ctx, cancel := context.WithTimeout(ctx, bound.Grace)
+	defer cancel()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return nil
+	}
+	if a.key != key || time.Since(a.at) >= askedFor {
+		a.answer = ask(ctx, key)
+		a.key, a.at = key, time.Now()
+	}
+	return slices.Clone(a.answer)
+}
