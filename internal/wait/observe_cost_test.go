@@ -16,8 +16,8 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	long := longEvents{}
 	for name, f := range map[string]func(){
 		"the end of a call":            func() { Observe(ctx, key, s, start, true, nil) },
-		"a long wait in one statement": func() { Long(ctx, s.Observer, key, s, start)() },
-		"a long wait in rounds":        func() { long.report(ctx, s.Observer, key, s, start) },
+		"a long wait in one statement": func() { Long(ctx, s.Observer, key, s, start, nil)() },
+		"a long wait in rounds":        func() { long.report(ctx, s.Observer, key, s, start, nil) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
