@@ -12,7 +12,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// Between opens a pool of the client's host, from which pair dials.
+// between opens a pool of the client's host, from which pair dials.
 func (d Driver) Between(t *testing.T, pair dialer, url string) *Pool {
 	t.Helper()
 	db, err := OpenBy(pair, d.Sql, url)
@@ -23,7 +23,7 @@ func (d Driver) Between(t *testing.T, pair dialer, url string) *Pool {
 	return &Pool{DB: db, By: d, X: sqlx.NewDb(db, d.Sql)}
 }
 
-// OpenBy opens a pool whose connections by makes.
+// openBy opens a pool whose connections by makes.
 func OpenBy(by dialer, driver, url string) (*sql.DB, error) {
 	if driver == "pgx" {
 		config, err := pgx.ParseConfig(url)
