@@ -37,12 +37,6 @@ type node struct {
 	holds   bool
 }
 
-// An id identifies a session or a prepared transaction.
-type id struct {
-	pid int
-	gid string
-}
-
 type edge struct {
 	Path            string
 	Waiter, Blocker string
@@ -96,7 +90,7 @@ func sessionsOf(locks []Lock) *graphSessions {
 		holders: map[advisory.Key][]id{},
 	}
 	for _, l := range locks {
-		n := id{l.PID, l.Prepared}
+		n := l.id()
 		s.info[n] = l
 		if l.Granted {
 			if own := s.held[n]; len(own) == 0 || own[len(own)-1].Key != l.Key { // a session may hold it in both modes

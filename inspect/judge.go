@@ -227,14 +227,10 @@ func longWait(key advisory.Key, held, ws []Lock, oldest Lock) Suspect {
 
 // byHolder groups held locks by session or prepared transaction, in their order.
 func byHolder(held []Lock) [][]Lock {
-	type holder struct {
-		pid int
-		gid string
-	}
 	var groups [][]Lock
-	place := map[holder]int{}
+	place := map[id]int{}
 	for _, l := range held {
-		h := holder{l.PID, l.Prepared}
+		h := l.id()
 		i, ok := place[h]
 		if !ok {
 			i = len(groups)

@@ -112,6 +112,14 @@ func (l Lock) String() string {
 	return b.String()
 }
 
+// An id identifies a session or a prepared transaction.
+type id struct {
+	pid int
+	gid string
+}
+
+func (l Lock) id() id { return id{l.PID, l.Prepared} }
+
 func (l Lock) who() string {
 	switch {
 	case l.PID != 0:

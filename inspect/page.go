@@ -58,7 +58,7 @@ func newPage(s *snapshot, refresh int, after string) *page {
 	for _, l := range s.Locks {
 		if l.Granted {
 			p.Holders = append(p.Holders, l)
-			holders[id{l.PID, l.Prepared}] = true
+			holders[l.id()] = true
 		} else {
 			p.Waiters = append(p.Waiters, l)
 		}
@@ -79,7 +79,7 @@ func newPage(s *snapshot, refresh int, after string) *page {
 	for _, x := range s.Suspects {
 		if x.Kind != Unseen && x.Kind != Standby && x.Kind != LongWait {
 			for _, l := range x.Locks {
-				suspect[id{l.PID, l.Prepared}] = true
+				suspect[l.id()] = true
 			}
 		}
 	}

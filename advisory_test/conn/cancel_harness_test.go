@@ -200,7 +200,7 @@ func (w *worker) endWait(a *attempt) error {
 	return w.Wait(a, func(time.Time) time.Time { return end.Add(-after) })
 }
 
-// wait makes a call for a key that another session holds. As soon as the call is seen
+// Wait makes a call for a key that another session holds. As soon as the call is seen
 // to wait, release says when the key is to be released.
 func (w *worker) Wait(a *attempt, release func(waits time.Time) time.Time) error {
 	ctx := context.Background()

@@ -129,7 +129,7 @@ func runRings(t *testing.T, p *harness.Pool, rings []ring, conns int) {
 
 func (r ring) conns() int { return len(r.parties) * (1 + r.writers) }
 
-// run returns how long after the ring was closed somebody was told.
+// Run returns how long after the ring was closed somebody was told.
 func (r ring) Run(ctx context.Context, p *harness.Pool, round int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()

@@ -122,7 +122,7 @@ func newGrantRace(p *harness.Pool, t testing.TB, e grantEnd) *grantRace {
 	return r
 }
 
-// run has n waits end, or fewer if the lock was left behind enough times.
+// Run has n waits end, or fewer if the lock was left behind enough times.
 func (r *grantRace) Run(n, enough int) (got, ended, left int) {
 	r.t.Helper()
 	after := time.Duration(0) // stays where both outcomes occur

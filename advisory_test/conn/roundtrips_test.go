@@ -71,14 +71,14 @@ func heads(statements []string) string {
 	return b.String()
 }
 
-// begin is BeginTx of the pinned connection.
+// Begin is BeginTx of the pinned connection.
 func (m meter) Begin(ctx context.Context, o *sql.TxOptions) (xact.Tx, error) {
 	return m.conn.(interface {
 		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
 	}).BeginTx(ctx, o)
 }
 
-// tx begins a transaction on the pinned connection for f, and commits it.
+// Tx begins a transaction on the pinned connection for f, and commits it.
 func (m meter) Tx(f func(tx xact.Tx)) {
 	m.Helper()
 	tx, err := m.Begin(context.Background(), nil)

@@ -106,7 +106,7 @@ func (a *arena) newRivals(n int) *rivals {
 	return r
 }
 
-// start starts a process.
+// Start starts a process.
 func (r *rivals) Start() {
 	a := r.arena
 	a.mu.Lock()
@@ -163,7 +163,7 @@ func (a *arena) some(do func(*rivals)) {
 	}
 }
 
-// begin takes note of a fault that is about to begin.
+// Begin takes note of a fault that is about to begin.
 func (a *arena) Begin(f history.Fault) *strike {
 	s := &strike{Fault: f}
 	a.mu.Lock()
@@ -219,7 +219,7 @@ func (r *rivals) endSession() {
 	}
 }
 
-// kill kills the process. Another takes its place.
+// Kill kills the process. Another takes its place.
 func (r *rivals) Kill() {
 	r.Begin(history.Fault{Kind: "kill", Process: r.process, Ends: true})
 	r.peer.Kill()
@@ -268,7 +268,7 @@ func (s *strike) lasts(notice bool) {
 	time.Sleep(forAWhile(notice))
 }
 
-// cut cuts the link.
+// Cut cuts the link.
 func (r *rivals) Cut(dir netns.Direction, notice bool) {
 	s := r.Begin(history.Fault{Kind: "cut " + dir.String(), Process: r.process})
 	r.link.Cut(dir)

@@ -7,13 +7,13 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// eachDriverAtOnce is eachDriver, with all drivers at the same time, however few
+// EachDriverAtOnce is eachDriver, with all drivers at the same time, however few
 // processors there are. It is for tests that spend their time waiting.
 func EachDriverAtOnce(t *testing.T, test func(t *testing.T, p *Pool)) {
 	EachAtOnce(t, pgtest.URL, test)
 }
 
-// eachAtOnce has the database of each driver made by url.
+// EachAtOnce has the database of each driver made by url.
 func EachAtOnce(t *testing.T, url func(t testing.TB) string, test func(t *testing.T, p *Pool)) {
 	var urls []string
 	for range Drivers {

@@ -4,5 +4,5 @@ package harness
 // in one run, and report the ratio of the medians: "ours/hand" below 1 is quicker than
 // by hand. An iteration is one of each.
 
-// benchmarkDrivers are those that differ in what they send.
+// BenchmarkDrivers are those that differ in what they send.
 var BenchmarkDrivers = Drivers[:2]

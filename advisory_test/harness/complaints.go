@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// complaints returns the lines of the server's log that are warnings or worse, of
+// Complaints returns the lines of the server's log that are warnings or worse, of
 // sessions in the database of p.
 func Complaints(t testing.TB, s *pgtest.Server, p *Pool) []string {
 	t.Helper()
@@ -39,7 +39,7 @@ func Complaints(t testing.TB, s *pgtest.Server, p *Pool) []string {
 	return found
 }
 
-// silent fails the test if the log has complaints.
+// Silent fails the test if the log has complaints.
 func Silent(t testing.TB, s *pgtest.Server, p *Pool) {
 	t.Helper()
 	if lines := Complaints(t, s, p); len(lines) > 0 {
@@ -47,7 +47,7 @@ func Silent(t testing.TB, s *pgtest.Server, p *Pool) {
 	}
 }
 
-// seesComplaints fails the test if complaints would not see any.
+// SeesComplaints fails the test if complaints would not see any.
 func SeesComplaints(t testing.TB, s *pgtest.Server) {
 	t.Helper()
 	p := Drivers[0].Open(t, s.Database(t))

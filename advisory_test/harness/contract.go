@@ -12,7 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// eachDriverOfPools is eachDriver for what takes a *sql.DB: sqlx makes no difference to it.
+// EachDriverOfPools is eachDriver for what takes a *sql.DB: sqlx makes no difference to it.
 func EachDriverOfPools(t *testing.T, test func(t *testing.T, p *Pool)) {
 	for _, d := range Drivers[:2] {
 		t.Run(d.Name, func(t *testing.T) { test(t, d.Open(t, pgtest.URL(t))) })
@@ -35,7 +35,7 @@ func IsErr(t *testing.T, err error, targets ...error) {
 	}
 }
 
-// ended waits for the end of ctx and checks its cause.
+// Ended waits for the end of ctx and checks its cause.
 func Ended(t *testing.T, ctx context.Context, cause error) {
 	t.Helper()
 	select {
@@ -64,7 +64,7 @@ func Cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
-// A recorder is an Observer that keeps its events.
+// A Recorder is an Observer that keeps its events.
 type Recorder struct {
 	Mu     sync.Mutex
 	Events []advisory.Event
@@ -89,7 +89,7 @@ func (r *Recorder) Kinds() (kinds []advisory.EventKind) {
 	return kinds
 }
 
-// are waits until the kinds are those, in that order, and returns the events.
+// Are waits until the kinds are those, in that order, and returns the events.
 func (r *Recorder) Are(t *testing.T, kinds ...advisory.EventKind) []advisory.Event {
 	t.Helper()
 	for end := time.Now().Add(Patience); !slices.Equal(r.Kinds(), kinds); time.Sleep(5 * time.Millisecond) {
@@ -100,7 +100,7 @@ func (r *Recorder) Are(t *testing.T, kinds ...advisory.EventKind) []advisory.Eve
 	return r.All()
 }
 
-// isOf checks what all events of a lock have.
+// IsOf checks what all events of a lock have.
 func IsOf(t *testing.T, e advisory.Event, k advisory.Key, m advisory.Mode, label string) {
 	t.Helper()
 	if e.Key != k || e.Mode != m || e.Label != label || e.Waited < 0 || e.Held < 0 {

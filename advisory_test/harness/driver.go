@@ -16,7 +16,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// A driver is a way to reach the server; each suite runs through each.
+// A Driver is a way to reach the server; each suite runs through each.
 type Driver struct {
 	Name string // as subtests have it
 	Sql  string // as database/sql has it
@@ -31,7 +31,7 @@ var Drivers = []Driver{
 	{Name: "sqlx", Sql: "postgres", Sqlx: true},
 }
 
-// eachDriver runs a subtest for each driver, with a fresh database, all at once.
+// EachDriver runs a subtest for each driver, with a fresh database, all at once.
 func EachDriver(t *testing.T, test func(t *testing.T, p *Pool)) {
 	AtOnce(t, func(all *Together) {
 		for _, d := range Drivers {
@@ -40,7 +40,7 @@ func EachDriver(t *testing.T, test func(t *testing.T, p *Pool)) {
 	})
 }
 
-// A pool is a *sql.DB, and the calls that take or give a connection or a transaction
+// A Pool is a *sql.DB, and the calls that take or give a connection or a transaction
 // with the types of its driver's flavour.
 type Pool struct {
 	*sql.DB
@@ -81,7 +81,7 @@ func (p *Pool) Pin(ctx context.Context) (sqlconn.Conn, error) {
 	return p.DB.Conn(ctx)
 }
 
-// tx begins a transaction that is rolled back at the end of the test.
+// Tx begins a transaction that is rolled back at the end of the test.
 func (p *Pool) Tx(t testing.TB, o *sql.TxOptions) xact.Tx {
 	t.Helper()
 	tx, err := p.NewTx(context.Background(), o)
@@ -127,7 +127,7 @@ func (p *Pool) TxTryDo(ctx context.Context, key advisory.Key, fn func(context.Co
 	return xact.TryDo(ctx, p.DB.BeginTx, key, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx) }, opts...)
 }
 
-// locks counts the advisory locks of the pool's database, of any session, held and
+// Locks counts the advisory locks of the pool's database, of any session, held and
 // waited for. It asks on a connection of its own.
 func (p *Pool) Locks(t testing.TB) (held, waiting int) {
 	t.Helper()
@@ -144,7 +144,7 @@ func (p *Pool) Locks(t testing.TB) (held, waiting int) {
 	return held, waiting
 }
 
-// noLocks fails the test unless all advisory locks are gone.
+// NoLocks fails the test unless all advisory locks are gone.
 func (p *Pool) NoLocks(t testing.TB) {
 	t.Helper()
 	Eventually(t, "all locks are released", func() bool {
@@ -153,7 +153,7 @@ func (p *Pool) NoLocks(t testing.TB) {
 	})
 }
 
-// doSQL runs a statement by hand.
+// DoSQL runs a statement by hand.
 func DoSQL(t testing.TB, on interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, query string, args ...any,
@@ -164,7 +164,7 @@ func DoSQL(t testing.TB, on interface {
 	}
 }
 
-// ask returns the first column of the first row.
+// Ask returns the first column of the first row.
 func Ask[T any](t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, query string, args ...any,

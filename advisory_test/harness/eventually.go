@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// patience is for what must happen at some time; a busy machine may be slow.
+// Patience is for what must happen at some time; a busy machine may be slow.
 const Patience = 30 * time.Second
 
-// eventually fails the test unless is becomes true.
+// Eventually fails the test unless is becomes true.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {

@@ -16,7 +16,7 @@ func CheckServer(t testing.TB, p *Pool) *inspect.Report {
 	return r
 }
 
-// finds fails the test unless the report has that verdict on the subject, with all of the
+// Finds fails the test unless the report has that verdict on the subject, with all of the
 // words in its value or advice.
 func Finds(t testing.TB, r *inspect.Report, subject string, v inspect.Verdict, words ...string) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
-// lateness has a session of its own keep the timetable by which a wait finds a deadlock, over
+// Lateness has a session of its own keep the timetable by which a wait finds a deadlock, over
 // and over, while the test runs. It sleeps on the server where a wait waits for a lock. stop
 // returns how late the session was at the end of the timetable, in the median.
 func (p *Pool) Lateness(t testing.TB) (stop func() time.Duration) {

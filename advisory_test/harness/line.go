@@ -15,20 +15,20 @@ import (
 const (
 	// grace is what is documented: how long after its context's end a call returns.
 	grace = 2 * time.Second
-	// unlockGrace is the same for an Unlock, from its beginning, whatever its context.
+	// UnlockGrace is the same for an Unlock, from its beginning, whatever its context.
 	UnlockGrace = 6 * time.Second
-	// slack is for a busy machine, before a call is given up. A call without a bound hangs until the link is back.
+	// Slack is for a busy machine, before a call is given up. A call without a bound hangs until the link is back.
 	Slack = 12 * time.Second
 
-	// dying is for how long a link is dead before the context of a call ends.
+	// Dying is for how long a link is dead before the context of a call ends.
 	Dying = 2 * time.Second
 )
 
-// A line is a pool over a link that dies, for one call.
+// A Line is a pool over a link that dies, for one call.
 type Line struct {
 	*testing.T
 	*Pool
-	Key, Busy advisory.Key    // of this line alone; another session has busy
+	Key, Busy advisory.Key    // of this line alone; another session has Busy
 	Ctx       context.Context // ends a while after the link has died
 	Link      Mortal
 
@@ -38,10 +38,10 @@ type Line struct {
 	Endings []ending
 }
 
-// A mortal is a link that can die.
+// A Mortal is a link that can die.
 type Mortal interface {
-	// dieAt has it die at the next message that contains text, in lower case, and
-	// tells when it is dead.
+	// DieAt has it die at the next message that contains text, in lower case, and
+	// closes the channel when it is dead.
 	DieAt(text string) <-chan struct{}
 	DieNow()
 	Revive()
@@ -54,7 +54,7 @@ type ending struct {
 	hangs bool // as long as the link is dead: documented
 }
 
-// die has the link die at the next thing that is sent.
+// Die has the link die at the next thing that is sent.
 func (l *Line) Die() { l.DieAt("") }
 
 func (l *Line) DieAt(text string) {
@@ -98,7 +98,7 @@ func (l *Line) LockedConn() sqlconn.Conn {
 	return conn
 }
 
-// tx begins a transaction of the caller's, whose Rollback may hang in lib/pq.
+// Tx begins a transaction of the caller's, whose Rollback may hang in lib/pq.
 func (l *Line) Tx() xact.Tx {
 	l.Helper()
 	tx, err := l.NewTx(context.Background(), nil)
@@ -109,7 +109,7 @@ func (l *Line) Tx() xact.Tx {
 	return tx
 }
 
-// warm leaves an idle connection in the pool.
+// Warm leaves an idle connection in the pool.
 func (l *Line) Warm() {
 	l.Helper()
 	if err := l.Ping(); err != nil {
@@ -117,7 +117,7 @@ func (l *Line) Warm() {
 	}
 }
 
-// A deadCall is a call on a link that dies.
+// A DeadCall is a call on a link that dies.
 type DeadCall struct {
 	Name  string
 	Call  func(l *Line) error // gets ready, has the link die, calls with the line's ctx

@@ -15,7 +15,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// manyDeaths asks for every call on a dead link to die every death. Without, the suite is quick.
+// ManyDeaths asks for every call on a dead link to die every death. Without, the suite is quick.
 var ManyDeaths = os.Getenv("PGADVISORY_DEAD_LINKS") == "all"
 
 // Lines are lines to one server, which die at the same time.
@@ -32,7 +32,7 @@ type lines struct {
 	worst map[string]time.Duration
 }
 
-// linesTo makes lines to the server that watch reaches by a way that does not die.
+// LinesTo makes lines to the server that watch reaches by a way that does not die.
 func LinesTo(t *testing.T, watch *Pool) *lines {
 	watch.SetMaxOpenConns(8)
 	s := &lines{T: t, watch: watch, holder: watch.NewConn(t), worst: map[string]time.Duration{}, lag: WatchLag(t)}
@@ -40,7 +40,7 @@ func LinesTo(t *testing.T, watch *Pool) *lines {
 	return s
 }
 
-// call makes a call on a line of its own, as a subtest beside the others: open opens
+// Call makes a call on a line of its own, as a subtest beside the others: open opens
 // its pool, of connections with this application_name. When the link is back nothing may be left of the call.
 func (s *lines) Call(c DeadCall, d Driver, name string, open func(t *testing.T, application string) (*Pool, Mortal)) {
 	s.Helper()
@@ -90,7 +90,7 @@ func (p *Pool) dropBroken(t testing.TB) {
 	}
 }
 
-// wait waits for all calls to end, and for every goroutine that they have begun.
+// Wait waits for all calls to end, and for every goroutine that they have begun.
 func (s *lines) Wait() {
 	s.Helper()
 	s.calls.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// fillLockTable takes locks by hand until there is no room for more, and returns how many.
+// FillLockTable takes locks by hand until there is no room for more, and returns how many.
 func FillLockTable(t *testing.T, conn sqlconn.Conn) (n int) {
 	t.Helper()
 	for step := 1000; step > 0; {

@@ -6,7 +6,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// fair runs a test for both drivers at once.
+// Fair runs a test for both drivers at once.
 func Fair(t *testing.T, test func(t *testing.T, p *Pool)) {
 	t.Parallel()
 	AtOnce(t, func(all *Together) {

@@ -10,7 +10,7 @@ const (
 	Heartbeat     = 500 * time.Millisecond // by default
 )
 
-// reconnect drops the connections that a restarted server knows nothing of.
+// Reconnect drops the connections that a restarted server knows nothing of.
 func (p *Pool) Reconnect() {
 	p.SetMaxIdleConns(0)
 	p.SetMaxIdleConns(2)

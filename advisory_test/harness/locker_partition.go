@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/netns"
 )
 
-// A site is a server, and machines that reach it over a network.
+// A Site is a server, and machines that reach it over a network.
 type Site struct {
 	*testing.T
 	Pair   *netns.Pair
@@ -27,7 +27,7 @@ func (s *Site) Command(ns, name string, args ...string) {
 	}
 }
 
-// A machine is one of many that have the network in common: by an address of its own it
+// A Machine is one of many that have the network in common: by an address of its own it
 // can be cut off alone. It dials as a pair does.
 type Machine struct {
 	*Site
@@ -59,7 +59,7 @@ func (m *Machine) DialTimeout(network, address string, d time.Duration) (net.Con
 	return m.DialContext(ctx, network, address)
 }
 
-// cut has all packets lost where they arrive, as on a line that is cut.
+// Cut has all packets lost where they arrive, as on a line that is cut.
 func (m *Machine) Cut(dir netns.Direction)  { m.rule("-A", dir) }
 func (m *Machine) Heal(dir netns.Direction) { m.rule("-D", dir) }
 

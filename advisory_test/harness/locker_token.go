@@ -8,7 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// observed is an Observer.
+// Observed is an Observer.
 type Observed func(advisory.Event)
 
 func (f Observed) Observe(_ context.Context, e advisory.Event) { f(e) }

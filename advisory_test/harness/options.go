@@ -1,6 +1,6 @@
 package harness
 
-// optionsAs returns opts as options of another kind of call, nils included. It panics if one does not fit.
+// OptionsAs returns opts as options of another kind of call, nils included. It panics if one does not fit.
 func OptionsAs[O, T any](opts []T) []O {
 	list := make([]O, len(opts))
 	for i, o := range opts {
@@ -11,7 +11,7 @@ func OptionsAs[O, T any](opts []T) []O {
 	return list
 }
 
-// optionsFit reports whether optionsAs[O](opts) returns.
+// OptionsFit reports whether optionsAs[O](opts) returns.
 func OptionsFit[O, T any](opts []T) bool {
 	for _, o := range opts {
 		if _, ok := any(o).(O); any(o) != nil && !ok {

@@ -2,12 +2,12 @@ package harness
 
 import "runtime"
 
-// panicOf returns what f panics with.
+// PanicOf returns what f panics with.
 func PanicOf(f func()) (v any) {
 	defer func() { v = recover() }()
 	f()
 	return nil
 }
 
-// exitGoroutine ends the goroutine, as t.FailNow does.
+// ExitGoroutine ends the goroutine, as t.FailNow does.
 func ExitGoroutine() { runtime.Goexit() }

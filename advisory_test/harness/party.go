@@ -11,7 +11,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// A claim is a lock that somebody holds or wants.
+// A Claim is a lock that somebody holds or wants.
 type Claim struct {
 	Key  advisory.Key
 	Mode advisory.Mode

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A peer is a process of its own: this test binary, which does a job in place of the
+// A Peer is a process of its own: this test binary, which does a job in place of the
 // tests. What it prints the test reads line by line; it ends with the test's process.
 type Peer struct {
 	T     testing.TB
@@ -23,7 +23,7 @@ type Peer struct {
 	Lines chan string // closed at the end of its output
 }
 
-// An order is what a worker is to do.
+// An Order is what a worker is to do.
 type Order struct {
 	Job, Driver, URL string
 	Args             []string
@@ -32,10 +32,10 @@ type Order struct {
 
 const orderVar = "PGADVISORY_TEST_ORDER"
 
-// jobs are what workers can do. A job prints with fmt, and its error ends the worker.
+// Jobs are what workers can do. A job prints with fmt, and its error ends the worker.
 var Jobs = map[string]func(o Order) error{}
 
-// work does a job and exits if this process is a worker.
+// Work does a job and exits if this process is a worker.
 func Work() {
 	text := os.Getenv(orderVar)
 	if text == "" {
@@ -53,10 +53,10 @@ func Work() {
 	os.Exit(0)
 }
 
-// open opens the pool that the worker is to use.
+// Open opens the pool that the worker is to use.
 func (o Order) Open() (*sql.DB, error) { return sql.Open(o.Driver, o.URL) }
 
-// orphaned is closed when the test's process has ended, or has closed the worker's input.
+// Orphaned is closed when the test's process has ended, or has closed the worker's input.
 func Orphaned() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -66,7 +66,7 @@ func Orphaned() <-chan struct{} {
 	return done
 }
 
-// start starts a worker, which is killed at the end of the test.
+// Start starts a worker, which is killed at the end of the test.
 func (o Order) Start(t testing.TB) *Peer {
 	t.Helper()
 	text, err := json.Marshal(o)
@@ -105,13 +105,13 @@ func (o Order) Start(t testing.TB) *Peer {
 	return w
 }
 
-// kill ends it with SIGKILL.
+// Kill ends it with SIGKILL.
 func (w *Peer) Kill() {
 	w.Cmd.Process.Kill()
 	w.Cmd.Wait()
 }
 
-// says waits until the worker prints a line that begins with prefix, and returns the rest.
+// Says waits until the worker prints a line that begins with prefix, and returns the rest.
 func (w *Peer) Says(prefix string, within time.Duration) string {
 	w.T.Helper()
 	late := time.After(within)

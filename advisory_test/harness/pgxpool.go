@@ -11,7 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// allPools are the drivers, and a *sql.DB on a pgxpool: what the one closes goes back to
+// AllPools are the drivers, and a *sql.DB on a pgxpool: what the one closes goes back to
 // the other.
 var AllPools = append(slices.Clip(Drivers), Driver{Name: "pgxpool", Sql: "pgx", Pgxpool: true})
 

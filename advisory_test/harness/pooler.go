@@ -7,7 +7,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// isPooler fails the test unless err says that there is a pooler in between.
+// IsPooler fails the test unless err says that there is a pooler in between.
 func IsPooler(t testing.TB, what string, err error) bool {
 	t.Helper()
 	var unsafe *advisory.UnsafeServerError

@@ -10,11 +10,11 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
 )
 
-// poolerRounds is how often a check is made in each of the settings below: a few times, or
+// PoolerRounds is how often a check is made in each of the settings below: a few times, or
 // as often as PGADVISORY_POOLER_ROUNDS says.
 func PoolerRounds(t testing.TB) int { return Number(t, "PGADVISORY_POOLER_ROUNDS", 2) }
 
-// A pooling is a way in which PgBouncer hands out sessions of the server.
+// A Pooling is a way in which PgBouncer hands out sessions of the server.
 type Pooling struct {
 	pgbouncer.Options
 	Clients int // busy beside the test
@@ -31,7 +31,7 @@ func (p Pooling) String() string {
 	return s
 }
 
-// unsafePoolings are those in which session-level locks are fake.
+// UnsafePoolings are those in which session-level locks are fake.
 func UnsafePoolings() (all []Pooling) {
 	for _, mode := range []string{pgbouncer.Transaction, pgbouncer.Statement} {
 		for _, size := range []int{1, 2, 8} {
@@ -48,7 +48,7 @@ func UnsafePoolings() (all []Pooling) {
 	return all
 }
 
-// start starts the PgBouncer, with as many open sessions as it may have, and with its busy
+// Start starts the PgBouncer, with as many open sessions as it may have, and with its busy
 // clients.
 func (p Pooling) Start(t testing.TB, serverURL string) (url string) {
 	t.Helper()

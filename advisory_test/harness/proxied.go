@@ -9,7 +9,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/proxy"
 )
 
-// eachDriverProxied is eachDriver with a proxy between the pool and the server. What
+// EachDriverProxied is eachDriver with a proxy between the pool and the server. What
 // counts locks goes past it.
 func EachDriverProxied(t *testing.T, test func(t *testing.T, p *Pool, link *proxy.Proxy)) {
 	for _, d := range Drivers {
@@ -20,7 +20,7 @@ func EachDriverProxied(t *testing.T, test func(t *testing.T, p *Pool, link *prox
 	}
 }
 
-// proxied opens a pool whose connections go through a proxy of their own.
+// Proxied opens a pool whose connections go through a proxy of their own.
 func (d Driver) Proxied(t testing.TB, serverURL string) (*Pool, *proxy.Proxy) {
 	t.Helper()
 	u, err := url.Parse(serverURL)
@@ -34,7 +34,7 @@ func (d Driver) Proxied(t testing.TB, serverURL string) (*Pool, *proxy.Proxy) {
 	return p, link
 }
 
-// withParameter adds a parameter to a postgres:// URL.
+// WithParameter adds a parameter to a postgres:// URL.
 func WithParameter(t testing.TB, serverURL, name, value string) string {
 	t.Helper()
 	u, err := url.Parse(serverURL)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// rounds is how often to repeat what is left to chance: once, or as often as
+// Rounds is how often to repeat what is left to chance: once, or as often as
 // PGADVISORY_ROUNDS says.
 func Rounds(t testing.TB) int {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 
 var Key = advisory.Int64(4820)
 
-// allKeys are the corners of both key spaces.
+// AllKeys are the corners of both key spaces.
 var AllKeys = []advisory.Key{
 	advisory.Int64(0), advisory.Int64(1), advisory.Int64(-1), advisory.Int64(4820), advisory.Int64(1 << 32),
 	advisory.Int64(-1 << 63), advisory.Int64(1<<63 - 1),
@@ -36,7 +36,7 @@ func Unlock(t testing.TB, conn sqlconn.Conn, k advisory.Key, opts ...advisory.Co
 	}
 }
 
-// settingsOf is every setting of a session, those of ours too, which are empty again after a
+// SettingsOf is every setting of a session, those of ours too, which are empty again after a
 // wait. Those of plpgsql appear when it is first used.
 func SettingsOf(t testing.TB, on interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A spread is a row of times that were measured.
+// A Spread is a row of times that were measured.
 type Spread []time.Duration
 
 func (s Spread) Median() time.Duration {
@@ -23,7 +23,7 @@ func (s Spread) String() string {
 	return fmt.Sprintf("median %v, max %v of %d", Round(s.Median()), Round(slices.Max(s)), len(s))
 }
 
-// round leaves three digits or so.
+// Round leaves three digits or so.
 func Round(d time.Duration) time.Duration {
 	unit := time.Microsecond
 	for unit < time.Second && unit*1000 <= d {

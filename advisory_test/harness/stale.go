@@ -7,7 +7,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// foreign are the ways to take a lock in a transaction of one's own.
+// Foreign are the ways to take a lock in a transaction of one's own.
 var Foreign = []struct {
 	Name string
 	Lock func(t testing.TB, tx xact.Tx, keys []advisory.Key, opts ...advisory.TxOption) (bool, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// standby returns a server of the test's own that is a hot standby.
+// Standby returns a server of the test's own that is a hot standby.
 func Standby(t *testing.T) *pgtest.Server {
 	t.Helper()
 	server := pgtest.NewServer(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// runGo runs the go tool in dir and returns what it prints.
+// RunGo runs the go tool in dir and returns what it prints.
 func RunGo(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)

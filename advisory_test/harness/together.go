@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A together runs subtests at once, more than -parallel would: they wait most of the time.
+// A Together runs subtests at once, more than -parallel would: they wait most of the time.
 type Together struct {
 	*testing.T
 	Running sync.WaitGroup
@@ -20,14 +20,14 @@ func (s *Together) Start(name string, test func(t *testing.T)) {
 	s.Running.Go(func() { s.Run(name, test) })
 }
 
-// atOnce returns when all the subtests that add runs have ended.
+// AtOnce returns when all the subtests that add runs have ended.
 func AtOnce(t *testing.T, add func(s *Together)) {
 	s := &Together{T: t}
 	defer s.Running.Wait()
 	add(s)
 }
 
-// casesAtOnce runs a test for each case and driver, all at once.
+// CasesAtOnce runs a test for each case and driver, all at once.
 func CasesAtOnce[C fmt.Stringer](t *testing.T, cases []C, test func(t *testing.T, d Driver, c C)) {
 	AtOnce(t, func(all *Together) {
 		for _, d := range Drivers[:2] {
@@ -38,11 +38,11 @@ func CasesAtOnce[C fmt.Stringer](t *testing.T, cases []C, test func(t *testing.T
 	})
 }
 
-// A lag is by how much this machine was late, at the worst: what a test of times has to
+// A Lag is by how much this machine was late, at the worst: what a test of times has to
 // make allowance for.
 type Lag struct{ Worst atomic.Int64 }
 
-// watchLag watches until the end of the test.
+// WatchLag watches until the end of the test.
 func WatchLag(t testing.TB) *Lag {
 	l := &Lag{}
 	const nap = 10 * time.Millisecond
@@ -59,7 +59,7 @@ func WatchLag(t testing.TB) *Lag {
 
 func (l *Lag) Get() time.Duration { return time.Duration(l.Worst.Load()) }
 
-// inTime fails the test if a call took longer than most, with an allowance for ten round trips
+// InTime fails the test if a call took longer than most, with an allowance for ten round trips
 // each of which this machine was late for.
 func (l *Lag) InTime(t testing.TB, took, most time.Duration) {
 	t.Helper()
@@ -68,7 +68,7 @@ func (l *Lag) InTime(t testing.TB, took, most time.Duration) {
 	}
 }
 
-// number is how many of something a test does: few by default, for a quick suite, or
+// Number is how many of something a test does: few by default, for a quick suite, or
 // what a variable of the environment says.
 func Number(t testing.TB, variable string, few int) int {
 	t.Helper()

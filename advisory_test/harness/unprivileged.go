@@ -8,7 +8,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
 
-// unprivileged returns the URL of a fresh database of a role that has no rights
+// Unprivileged returns the URL of a fresh database of a role that has no rights
 // but to its own. It makes the role, on a server that is a test's own.
 func Unprivileged(t testing.TB, s *pgtest.Server) string {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/xact"
 )
 
-// inOwnTx commits. The transaction does not end with any context.
+// InOwnTx commits. The transaction does not end with any context.
 func InOwnTx(p *Pool, fn func(tx xact.Tx) error) error {
 	tx, err := p.NewTx(context.Background(), nil)
 	if err != nil {

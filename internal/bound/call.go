@@ -23,22 +23,7 @@ func Call[T any](ctx context.Context, f func(context.Context) (T, error), giveUp
 		return f(ctx)
 	}
 	var none T
-	answers := make(chan answer[T], 1)
-	go func() {
-		deepen()
-		a := answer[T]{panicked: true, panic: errGoexit}
-		defer func() {
-			if a.panicked {
-				if v := recover(); v != nil {
-					a.panic = v
-				}
-			}
-			answers <- a
-		}()
-		a.value, a.err = f(ctx)
-		a.panicked = false
-	}()
-
+	answers := start(ctx, f)
 	var a answer[T]
 	select {
 	case a = <-answers:
@@ -67,6 +52,26 @@ func Call[T any](ctx context.Context, f func(context.Context) (T, error), giveUp
 		return none, ErrNoAnswer
 	}
 	return a.value, a.err
+}
+
+// start calls f on a goroutine of its own, and sends what it returns, or the panic in it.
+func start[T any](ctx context.Context, f func(context.Context) (T, error)) <-chan answer[T] {
+	answers := make(chan answer[T], 1)
+	go func() {
+		deepen()
+		a := answer[T]{panicked: true, panic: errGoexit}
+		defer func() {
+			if a.panicked {
+				if v := recover(); v != nil {
+					a.panic = v
+				}
+			}
+			answers <- a
+		}()
+		a.value, a.err = f(ctx)
+		a.panicked = false
+	}()
+	return answers
 }
 
 type answer[T any] struct {

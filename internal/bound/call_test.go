@@ -48,13 +48,13 @@ func (c *call) giveUp() {
 }
 
 // run makes the call with a ctx that ends after a while, and returns how long it took.
-func (c *call) run(t *testing.T, ends time.Duration) (n int, err error, took time.Duration) {
+func (c *call) run(t *testing.T, ends time.Duration) (n int, took time.Duration, err error) {
 	c.interrupted = make(chan struct{})
 	ctx, end := context.WithTimeout(t.Context(), ends)
 	defer end()
 	start := time.Now()
 	n, err = Call(ctx, c.driver, c.giveUp, c.late)
-	return n, err, time.Since(start)
+	return n, time.Since(start), err
 }
 
 func (c *call) late(n int, err error) {
@@ -85,7 +85,7 @@ func (c *call) came(t *testing.T, gaveUp, tooLate int) {
 func TestAnswerInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &call{takes: time.Second}
-		if n, err, took := c.run(t, time.Minute); n != 7 || err != errDriver || took != time.Second {
+		if n, took, err := c.run(t, time.Minute); n != 7 || err != errDriver || took != time.Second {
 			t.Errorf("%d, %v after %v", n, err, took)
 		}
 		time.Sleep(time.Hour)
@@ -98,7 +98,7 @@ func TestAnswerAfterTheEndIsTooLate(t *testing.T) {
 	for _, late := range []time.Duration{time.Nanosecond, Abort - time.Nanosecond} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &call{takes: time.Minute + late}
-			n, err, took := c.run(t, time.Minute)
+			n, took, err := c.run(t, time.Minute)
 			if n != 0 || err != ErrNoAnswer || took != c.takes {
 				t.Errorf("%d, %v after %v", n, err, took)
 			}
@@ -115,7 +115,7 @@ func TestAnswerAfterTheEndIsTooLate(t *testing.T) {
 func TestCallOfADriverThatHangsReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &call{takes: time.Hour}
-		n, err, took := c.run(t, time.Minute)
+		n, took, err := c.run(t, time.Minute)
 		if n != 0 || err != ErrNoAnswer || took != time.Minute+Abort {
 			t.Errorf("%d, %v after %v", n, err, took)
 		}
@@ -128,7 +128,7 @@ func TestCallOfADriverThatHangsReturns(t *testing.T) {
 func TestDriverThatHangsIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &call{takes: time.Hour, interruptible: true}
-		if _, err, took := c.run(t, time.Minute); err != ErrNoAnswer || took != time.Minute+Abort {
+		if _, took, err := c.run(t, time.Minute); err != ErrNoAnswer || took != time.Minute+Abort {
 			t.Errorf("%v after %v", err, took)
 		}
 		c.came(t, 1, 1) // without the hour's wait
@@ -156,7 +156,7 @@ func TestGivingUpMayHangAndMayBeNil(t *testing.T) {
 func TestCallWithACtxThatHasEndedHasNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &call{takes: time.Nanosecond}
-		if n, err, took := c.run(t, 0); n != 0 || err != ErrNoAnswer || took != c.takes {
+		if n, took, err := c.run(t, 0); n != 0 || err != ErrNoAnswer || took != c.takes {
 			t.Errorf("%d, %v after %v", n, err, took)
 		}
 		c.came(t, 0, 1)
@@ -177,7 +177,7 @@ func TestPanicOfTheDriverIsOneOfTheCall(t *testing.T) {
 				}
 				c.came(t, 0, 0)
 			}()
-			n, err, took := c.run(t, time.Minute)
+			n, took, err := c.run(t, time.Minute)
 			t.Errorf("%s: returned %d, %v after %v", name, n, err, took)
 		})
 	}
@@ -187,7 +187,7 @@ func TestPanicOfTheDriverIsOneOfTheCall(t *testing.T) {
 func TestPanicAfterTheCallHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &call{takes: time.Hour, panics: "oops"}
-		if _, err, _ := c.run(t, time.Minute); err != ErrNoAnswer {
+		if _, _, err := c.run(t, time.Minute); err != ErrNoAnswer {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)

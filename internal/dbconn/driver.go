@@ -79,7 +79,9 @@ func Destroy(driverConn any) error {
 // back: pgx's, which destroys one that is inside a transaction.
 //
 // database/sql closes a connection no sooner than rows and a transaction on it are closed,
-// and meanwhile takes no more statements. Discard does not wait for that.
+// and meanwhile takes no more statements. Discard does not wait for that. It does wait for a
+// statement that is under way, and for the driver's answer to BEGIN: a driver that does not heed
+// its context holds Discard up.
 //
 // closed: conn was closed before, and there is nothing to destroy, or no way to.
 func Discard(conn Rawer) (closed bool) {
