@@ -13,11 +13,11 @@ import (
 func TestNoObserverCostsNothing(t *testing.T) {
 	ctx, start := context.Background(), time.Now()
 	key, s := advisory.Int64(4820), settings.Call{}
-	long := longEvents{}
+	w := Wait{Key: key, Start: start.Add(-time.Hour)}
 	for name, f := range map[string]func(){
 		"the end of a call":            func() { Observe(ctx, key, s, start, true, nil) },
 		"a long wait in one statement": func() { Long(ctx, s.Observer, key, s, start, nil)() },
-		"a long wait in rounds":        func() { long.report(ctx, s.Observer, key, s, start, nil) },
+		"a long wait in rounds":        func() { w.reportLong() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
