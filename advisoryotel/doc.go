@@ -20,15 +20,15 @@
 //	session.count            updowncounter  {connection}  connections in use
 //	session.last_answer.age  gauge          s             since the last answer of the session that is silent the longest
 //
-// Some numbers are missing:
+// What the metrics do not show:
 //
-//   - hold.duration: of an unlock that does not know when the lock was acquired, such as
-//     sqlconn.Unlock, and of locks that end with the caller's own transaction
-//   - losses: the cause. It is error.type of hold.duration. The counter is 0 from the first lock on,
-//     so the first loss is an increase
-//   - waiter.count: waits on a connection and in a transaction. They appear when they have ended
-//   - session.last_answer.age: of a Locker without a session, as after a loss. A session that waits,
-//     or has just waited, adds up to 8 s
+//   - hold.duration lacks an unlock that does not know when the lock was acquired, such as
+//     sqlconn.Unlock. It also lacks locks that end with the caller's own transaction.
+//   - losses does not have the cause, which is error.type of hold.duration. It is 0 from the first
+//     lock on, so that the first loss is an increase.
+//   - waiter.count lacks waits on a connection and in a transaction. Their events come at their end.
+//   - session.last_answer.age is absent for a Locker without a session, as after a loss. It is up to
+//     8 s higher for a session that holds locks and waits, or has just waited.
 //
 // # Spans
 //

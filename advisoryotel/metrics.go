@@ -45,9 +45,9 @@ func newEventMetrics(meter metric.Meter, keys bool) (*eventMetrics, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// record adds e to the metrics. The values of ctx lead to exemplars; its end means nothing here.
+// record adds e to the metrics. ctx has the span for exemplars, and may have ended.
 func (m *eventMetrics) record(ctx context.Context, e advisory.Event) {
-	ctx = context.WithoutCancel(ctx)
+	defer handlePanic("recording metrics")
 	switch e.Kind {
 	case advisory.Acquired, advisory.NotAcquired:
 		end := m.cache.options(endOf(e, m.keys))

@@ -57,17 +57,14 @@ func (o *Observer) Observe(ctx context.Context, e advisory.Event) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	guard("metrics", func() { o.events.record(ctx, e) })
-	guard("spans", func() { o.spans.record(ctx, e) })
+	o.events.record(ctx, e)
+	o.spans.record(ctx, e)
 }
 
-// guard calls f and reports its panic. A panic would take the lock from the caller. In the event of a
-// lost lock, which comes on a goroutine of its own, it would end the program.
-func guard(what string, f func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			otel.Handle(fmt.Errorf("advisoryotel: recording %s: panic: %v", what, v))
-		}
-	}()
-	f()
+// handlePanic, deferred, reports a panic and ends it. It would take the lock from the caller. In the
+// event of a lost lock, which comes on a goroutine of its own, it would end the program.
+func handlePanic(what string) {
+	if v := recover(); v != nil {
+		otel.Handle(fmt.Errorf("advisoryotel: %s: panic: %v", what, v))
+	}
 }

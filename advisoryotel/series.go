@@ -2,7 +2,6 @@ package advisoryotel
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -71,24 +70,38 @@ type options struct {
 	record []metric.RecordOption
 }
 
-// maxKnown limits what a cache keeps. Of so many series an SDK drops the attributes anyway.
+// maxKnown limits what a cache keeps. The SDK drops the attributes of more series anyway.
 const maxKnown = 2000
 
 // A cache keeps the options of each series: to sort attributes costs more than to record.
 type cache struct {
-	known sync.Map // of *options, by series
-	size  atomic.Int64
+	mu    sync.RWMutex
+	known map[series]*options
 }
 
 func (c *cache) options(s series) *options {
-	if o, ok := c.known.Load(s); ok {
-		return o.(*options)
+	if o := c.get(s); o != nil {
+		return o
 	}
 	set := metric.WithAttributeSet(attribute.NewSet(s.attributes()...))
 	o := &options{[]metric.AddOption{set}, []metric.RecordOption{set}}
-	if c.size.Load() < maxKnown {
-		c.known.Store(s, o)
-		c.size.Add(1)
-	}
+	c.put(s, o)
 	return o
+}
+
+func (c *cache) get(s series) *options {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.known[s]
+}
+
+func (c *cache) put(s series, o *options) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[series]*options{}
+	}
+	if len(c.known) < maxKnown {
+		c.known[s] = o
+	}
 }

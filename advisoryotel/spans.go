@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
@@ -17,15 +18,21 @@ const (
 
 type spans struct {
 	keys   bool
+	off    bool // the provider makes none
 	tracer trace.Tracer
 }
 
 func newSpans(p trace.TracerProvider, keys bool) *spans {
-	return &spans{keys: keys, tracer: p.Tracer(scope)}
+	_, off := p.(noop.TracerProvider)
+	return &spans{keys: keys, off: off, tracer: p.Tracer(scope)}
 }
 
 // record makes the span that e ends, if it ends one.
 func (s *spans) record(ctx context.Context, e advisory.Event) {
+	if s.off {
+		return
+	}
+	defer handlePanic("recording spans")
 	switch e.Kind {
 	case advisory.Acquired, advisory.NotAcquired:
 		s.make(ctx, acquireSpan, trace.SpanKindClient, e.Waited, e)

@@ -44,6 +44,12 @@ type registration struct {
 	attrs  attribute.Set
 }
 
+// read returns the numbers of the source, unless it panics.
+func (r *registration) read() (st locker.Stats, ok bool) {
+	defer handlePanic("reading the stats of a Locker")
+	return r.source.Stats(), true
+}
+
 func newLockers(meter metric.Meter) (*lockers, error) {
 	ls := &lockers{registered: map[*registration]struct{}{}}
 	var errs [6]error
@@ -91,10 +97,10 @@ func (ls *lockers) observe(_ context.Context, to metric.Observer) error {
 	sums := map[attribute.Distinct]locker.Stats{}
 	sets := map[attribute.Distinct]attribute.Set{}
 	for _, r := range ls.all() {
-		guard("the stats of a Locker", func() {
-			st, k := r.source.Stats(), r.attrs.Equivalent()
+		if st, ok := r.read(); ok {
+			k := r.attrs.Equivalent()
 			sums[k], sets[k] = sum(sums[k], st), r.attrs
-		})
+		}
 	}
 	for k, st := range sums {
 		with := metric.WithAttributeSet(sets[k])

@@ -18,7 +18,7 @@ func of(attrs []attribute.KeyValue) string {
 	var words []string
 	for _, kv := range attrs {
 		if kv.Key != "db.system.name" {
-			words = append(words, strings.TrimPrefix(string(kv.Key), "postgresql.advisory_lock.")+"="+kv.Value.Emit())
+			words = append(words, strings.TrimPrefix(string(kv.Key), "postgresql.advisory_lock.")+"="+kv.Value.String())
 		}
 	}
 	slices.Sort(words)
@@ -28,7 +28,7 @@ func of(attrs []attribute.KeyValue) string {
 func ofSet(t testing.TB, set attribute.Set) string {
 	t.Helper()
 	if v, _ := set.Value("db.system.name"); v.AsString() != "postgresql" {
-		t.Errorf("db.system.name is %q", v.Emit())
+		t.Errorf("db.system.name is %q", v.String())
 	}
 	return of(set.ToSlice())
 }
