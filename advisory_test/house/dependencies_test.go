@@ -63,7 +63,7 @@ var (
 	makeTarget  = regexp.MustCompile(`(?m)^([a-z]+):`)
 	makeCommand = regexp.MustCompile(`\bmake ([a-z]+)`)
 	scriptName  = regexp.MustCompile(`\bscripts/[\w.-]+`)
-	moduleLine  = regexp.MustCompile(`(?m)^      - /(advisory_test/\w+)$`)
+	moduleLine  = regexp.MustCompile(`(?m)^      - /(\w\S*)$`)
 )
 
 // The files of a release name targets, scripts and modules that exist.
@@ -98,13 +98,16 @@ func TestReleaseFiles(t *testing.T) {
 		updated = append(updated, m[1])
 	}
 	var nested []string
-	files, err := filepath.Glob("../../advisory_test/*/go.mod")
-	if err != nil {
-		t.Fatal(err)
+	for _, pattern := range []string{"../../*/go.mod", "../../*/*/go.mod"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			nested = append(nested, strings.TrimPrefix(filepath.ToSlash(filepath.Dir(f)), "../../"))
+		}
 	}
-	for _, f := range files {
-		nested = append(nested, "advisory_test/"+filepath.Base(filepath.Dir(f)))
-	}
+	slices.Sort(nested)
 	slices.Sort(updated)
 	if !slices.Equal(updated, nested) {
 		t.Errorf("dependabot.yml has the nested modules %q, there are %q", updated, nested)
