@@ -70,6 +70,9 @@ func (s *session) awaitCancels() {
 		select {
 		case <-a:
 		case <-late.C:
+			s.l.mu.Lock()
+			s.wait.aim = nil // another session may cancel the next slice
+			s.l.mu.Unlock()
 		case <-s.ctx.Done():
 		}
 	}

@@ -42,7 +42,7 @@ func (s *session) closeConnection() {
 	s.stopUnstick()
 	s.cancel()
 	if clean {
-		s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid})
+		go s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid}) // Close does not wait for the Observer
 	}
 }
 

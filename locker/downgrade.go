@@ -47,10 +47,10 @@ func (h *handle) beginDowngrade(ctx context.Context) (answer <-chan error, chang
 	switch {
 	case h.released:
 		return nil, nil, advisory.ErrNotHeld
-	case g.busy():
-		return nil, l.watch(), nil
 	case h.hold.dead != nil:
 		return nil, nil, h.hold.dead
+	case g.busy():
+		return nil, l.watch(), nil
 	case h.mode == advisory.Shared:
 		return nil, nil, nil
 	case ctx.Err() != nil:

@@ -49,7 +49,8 @@ func retriable(err error) bool {
 // many as it takes.
 func (r *request) again(err error) bool {
 	if !r.once {
-		return errors.Is(err, advisory.ErrLost)
+		r.ended++
+		return errors.Is(err, advisory.ErrLost) && !errors.Is(err, advisory.ErrUnsafeServer)
 	}
 	if r.ended++; r.ended >= maxEnded {
 		return false

@@ -47,6 +47,9 @@ type fakeServer struct {
 	conns    []*fakeConn
 	changed  func(key string)                                 // if set, called when a key's holders or waiters have changed
 	latency  func(c *fakeConn) (delay, transit time.Duration) // if set, of each statement
+	table    int64                                            // size of the lock table, if not 10,000
+	astray   bool                                             // another session answers requests, as behind a pooler
+	fails    func(text string) error                          // if set, the error with which a statement ends after it was done
 }
 
 // A fakeWait is a session in the server's queue for a key.
@@ -424,6 +427,8 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 	}
 	err := c.send(ctx, s, func() {
 		switch {
+		case single != nil && c.f.astray:
+			rows = lockfn.SingleOtherPID
 		case single != nil:
 			if c.do(s.ops, single[3:], []bool{single[2] != ""}) == "t" {
 				rows = lockfn.SingleYes
@@ -434,6 +439,10 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 					rows = i + 1
 					break
 				}
+			}
+		case unlockOf.MatchString(query):
+			if c.giveBack(unlockOf.FindStringSubmatch(query)[1], false) {
+				rows = 1
 			}
 		case query == lockfn.Ping, query == "BEGIN", query == "SELECT $1::pg_catalog.int4 AS pgadvisory":
 		case strings.Contains(query, "pg_cancel_backend"): // a guard; those that are to leave come first
@@ -446,6 +455,9 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
+	if err == nil && c.f.fails != nil {
+		err = c.f.fails(query)
+	}
 	return driver.RowsAffected(rows), err
 }
 
@@ -566,10 +578,26 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 	}
 	err := c.send(ctx, s, func() {
 		switch {
+		case batch != nil && c.f.astray:
+			rows.add(int64(c.pid+1000), "", int64(0))
 		case batch != nil:
 			batch()
 		case query == lockfn.About:
-			rows.add(int64(c.pid), false, "PostgreSQL 18", int64(10000), int64(1), true, c.f.deadlock.Milliseconds())
+			rows.add(int64(c.pid), false, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds())
+		case query == lockfn.HeldOn:
+			rows.add(int64(c.pid), int64(0), int64(0), "")
+			for key, holder := range c.f.locks {
+				if holder == c {
+					n, _ := strconv.ParseInt(key, 10, 64)
+					rows.add(int64(uint64(n)>>32), int64(uint32(n)), int64(1), "ExclusiveLock")
+				}
+			}
+			for key, readers := range c.f.readers {
+				if readers[c] > 0 {
+					n, _ := strconv.ParseInt(key, 10, 64)
+					rows.add(int64(uint64(n)>>32), int64(uint32(n)), int64(1), "ShareLock")
+				}
+			}
 		case query == "SELECT "+lockfn.Token:
 			c.f.tokens++
 			rows.add(c.f.tokens)
@@ -584,8 +612,27 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
+	if err == nil && c.f.fails != nil {
+		err = c.f.fails(query)
+	}
 	return rows, err
 }
+
+// tableSize returns the size of the lock table.
+func (f *fakeServer) tableSize() int64 {
+	if f.table > 0 {
+		return f.table
+	}
+	return 10000
+}
+
+var unlockOf = regexp.MustCompile(`^SELECT.* WHERE pg_catalog.pg_advisory_unlock\((-?\d+)\)`)
+
+// A serverError is one of the server, with its SQLSTATE.
+type serverError string
+
+func (e serverError) Error() string    { return "the server's error " + string(e) }
+func (e serverError) SQLState() string { return string(e) }
 
 // wanted returns the keys that this session holds and others wait for. The mutex is held.
 func (c *fakeConn) wanted() (keys []int64) {

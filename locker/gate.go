@@ -130,7 +130,11 @@ func (g *gate) tryFront(r *request) {
 		g.endStatement()
 		switch {
 		case (lockfn.Canceled(err) || r.again(err)) && !r.answered:
-			g.endPolling()
+			if r.once || r.ended < maxEnded {
+				g.endPolling()
+			} else if !g.isPolled() { // one session after another ends
+				g.l.pollFor(g)
+			}
 			g.advance() // once more, or on another session
 		case err != nil && !s.opened():
 			g.failAll(err)

@@ -56,3 +56,23 @@ func TestLossWhileKeysAreGivenBack(t *testing.T) {
 		})
 	}
 }
+
+func TestDowngradeOfALostLockReturnsAtOnce(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		held := lock(t, l, job)
+		left := make(chan struct{})
+		go func() { l.Lock(context.Background(), job, advisory.MaxWait(time.Minute)); close(left) }()
+		time.Sleep(time.Millisecond)
+		f.fallMute()
+		f.holder(job).Close()
+		<-held.Context().Done()
+		time.Sleep(time.Millisecond)
+		takes(t, "Downgrade", 0, func() {
+			if err := held.Downgrade(context.Background()); err == nil {
+				t.Error("no error")
+			}
+		})
+		f.speakAgain()
+		<-left
+	})
+}

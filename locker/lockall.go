@@ -113,19 +113,26 @@ type allCall struct {
 // missing only if this is all there is to it.
 func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, missing int, err error) {
 	s, err := l.checkCall(c.ctx, c.opts, keys...)
+	if err != nil {
+		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
+	}
 	for _, k := range keys {
 		if err == nil {
 			err = notUnder(c.ctx, k)
 		}
 	}
 	if err != nil {
-		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
+		err = lockfn.Error(c.op, keys[0], s.Mode, err)
+		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
+		return nil, 0, err
 	}
 	rs, err := l.enterAll(c.limit, keys, func() *request {
 		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
 	})
 	if len(rs) == 0 {
-		return nil, 0, lockfn.Error(c.op, keys[0], s.Mode, err)
+		err = lockfn.Error(c.op, keys[0], s.Mode, err)
+		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
+		return nil, 0, err
 	}
 	missing = len(rs) // of which there are fewer than keys only after an error
 	told := false

@@ -156,6 +156,7 @@ func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, c
 // waitAny waits in the queues of the keys at once, or of some of them, and tries the others now and
 // then. took is how long a pass over all of them takes.
 func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time, took time.Duration) (*handle, error) {
+	var before time.Duration // took the pass before that: one that is slow by chance does not count
 	cl := &claim{}
 	cl.ctx, cl.cancel = context.WithCancel(limit)
 	defer cl.cancel()
@@ -167,7 +168,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		var again <-chan time.Time
 		var timer *time.Timer
 		if c.n > maxQueues {
-			timer = time.NewTimer(max(retryAny, 10*took))
+			timer = time.NewTimer(max(retryAny, 10*min(before, took)))
 			again = timer.C
 		}
 		select {
@@ -175,8 +176,9 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		case <-again:
 			pass := time.Now()
 			// What it wins it wins for the claim. If it fails the queues, too, say why.
-			l.tryAny(ctx, cl.ctx, c, s, cl)
-			took = time.Since(pass)
+			if _, failed := l.tryAny(ctx, cl.ctx, c, s, cl); failed == nil {
+				before, took = took, time.Since(pass)
+			}
 		}
 		if timer != nil {
 			timer.Stop()

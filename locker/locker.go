@@ -49,6 +49,7 @@ type Locker struct {
 	polling         bool
 	pollOnly        bool                 // all waits are polled: a slice is not possible, or not guarded in time
 	noSessionBefore time.Time            // open no session to wait before this
+	guardDue        bool                 // a timer will call keepGuard
 	users           map[*handle]struct{} // who have a lock, or work under a lost one
 	refusal         error                // ErrClosed once no new locks are given
 	noDelay         bool                 // no release is put off any more

@@ -72,6 +72,12 @@ func (g *gate) askWhetherWanted() {
 			if g.hold == h && err == nil {
 				h.wanted = wanted
 			}
+			if g.hold == h && err != nil {
+				g.failed = failure{err, upTo}
+				g.failTries(advisory.Shared, upTo, err)
+				g.advance()
+				return
+			}
 			if g.hold == h && h.wanted {
 				g.refusedAt[advisory.Shared] = upTo
 				g.failTries(advisory.Shared, upTo, err)

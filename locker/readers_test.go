@@ -243,3 +243,26 @@ func TestTriesOfTakenKeysShareAnAnswer(t *testing.T) {
 		released(t, f, l)
 	})
 }
+
+func TestTryLockAnyWhoseQuestionFails(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		lock(t, l, job, advisory.Shared)
+		f.set(func() { f.wanted = []int64{4820} })
+		time.Sleep(time.Second)
+		f.set(func() {
+			f.wanted = nil
+			f.fails = func(text string) error {
+				if text == lockfn.Wanted {
+					return serverError("53200")
+				}
+				return nil
+			}
+		})
+		if _, ok, err := l.TryLock(context.Background(), job, advisory.Shared); ok || err == nil {
+			t.Errorf("TryLock: %v, %v", ok, err)
+		}
+		if _, ok, err := l.TryLockAny(context.Background(), []advisory.Key{job}, advisory.Shared); ok || err == nil {
+			t.Errorf("TryLockAny: %v, %v", ok, err)
+		}
+	})
+}

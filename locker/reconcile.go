@@ -27,7 +27,7 @@ func (s *session) reconcile(ops []*op, cause error) bool {
 		if err != nil {
 			return s.finish(nil, sent, errors.Join(cause, err), nil)
 		}
-		return s.finish(ops, sent, nil, func(o *op) {
+		return s.finish(ops, time.Time{}, nil, func(o *op) {
 			if done[o] {
 				o.answer(true, 0, nil)
 			} else {
@@ -40,7 +40,11 @@ func (s *session) reconcile(ops []*op, cause error) bool {
 // release releases on the server what this session does not know of, and the locks that
 // ops were to unlock. It returns those ops that are done then.
 func (s *session) release(ops []*op) (done map[*op]bool, err error) {
+	sent := time.Now()
 	have, err := s.heldOnServer()
+	if err == nil {
+		err = s.heard(sent)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +71,14 @@ func (s *session) release(ops []*op) (done map[*op]bool, err error) {
 	for _, h := range have {
 		if m, ok := want[h.Key]; ok && m == h.Mode {
 			delete(want, h.Key)
-		} else if _, err := s.conn.ExecContext(s.ctx, lockfn.Unlock(h.Key, h.Mode)); err != nil {
+			continue
+		}
+		sent := time.Now()
+		_, err := s.conn.ExecContext(s.ctx, lockfn.Unlock(h.Key, h.Mode))
+		if err == nil {
+			err = s.heard(sent)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +86,15 @@ func (s *session) release(ops []*op) (done map[*op]bool, err error) {
 		return nil, errLockGone
 	}
 	return done, nil
+}
+
+// heard takes note of the answer to what was sent at that time: there may be more to send than the
+// deadline allows for. It fails if the session is lost.
+func (s *session) heard(sent time.Time) error {
+	if !s.finish(nil, sent, nil, nil) {
+		return errSessionGone
+	}
+	return nil
 }
 
 func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {

@@ -161,10 +161,13 @@ func (s *session) serve(ops []*op) {
 		batch = later
 	}
 	var pings []*op
-	for _, o := range others {
+	for i, o := range others {
 		if o.query == nil && !o.token {
 			pings = append(pings, o)
 			continue
+		}
+		if i > 0 && s.postpone(others[i:]) {
+			break
 		}
 		now, _, alive := s.admit([]*op{o})
 		if !alive || len(now) > 0 && !s.sendOne(o) {
@@ -182,6 +185,18 @@ func (s *session) serve(ops []*op) {
 		}
 		s.finish(pings, sent, err, func(o *op) { o.answer(true, 0, nil) })
 	}
+}
+
+// postpone queues ops behind what has queued up meanwhile, and reports whether there was anything:
+// many queries must not keep the requests of others waiting.
+func (s *session) postpone(ops []*op) bool {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if len(s.queue) == 0 || !s.alive() {
+		return false
+	}
+	s.queue = append(s.queue, ops...)
+	return true
 }
 
 // sendOne does what is no line of a batch. It does it again if somebody cancels it.

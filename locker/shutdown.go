@@ -46,6 +46,11 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	select {
 	case <-l.drained:
 	case <-ctx.Done():
+		select {
+		case <-l.drained:
+			return l.endSessions(ctx)
+		default:
+		}
 		err = fmt.Errorf("pgadvisory: shutdown: locks were still held: %w", bound.Cause(ctx))
 	}
 	return errors.Join(err, l.endSessions(ctx))

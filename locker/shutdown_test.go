@@ -137,3 +137,35 @@ func TestNilContext(t *testing.T) {
 		}
 	})
 }
+
+func TestShutdownWithNothingHeld(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	failed := 0
+	for range 100 {
+		timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+			lock(t, l, job).Unlock()
+			if err := l.Shutdown(ctx); err != nil {
+				failed++
+			}
+		})
+	}
+	if failed > 0 {
+		t.Errorf("%d of 100 failed", failed)
+	}
+}
+
+func TestCloseWithASlowObserver(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		lock(t, l, job)
+		err := l.Close()
+		if f.holder(job) == nil && err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+	}, advisory.WithObserver(observed(func(e advisory.Event) {
+		if e.Kind == advisory.SessionClosed {
+			time.Sleep(3 * time.Second)
+		}
+	})))
+}

@@ -10,6 +10,11 @@ func (l *Locker) waitFor(g *gate) {
 		s.beginWait(g)
 		return
 	}
+	l.pollFor(g)
+}
+
+// pollFor has g polled. The mutex is held.
+func (l *Locker) pollFor(g *gate) {
 	g.beginPolling()
 	if !l.polling {
 		l.polling = true
@@ -79,13 +84,15 @@ func (l *Locker) keepGuard() {
 	for s := range l.sessions {
 		waits = waits || s.wait.gate != nil
 	}
-	if l.front != nil || l.closed || !waits {
+	if l.front != nil || l.closed || !waits || l.guardDue {
 		return
 	}
 	if d := time.Until(l.noSessionBefore); d > 0 {
+		l.guardDue = true
 		time.AfterFunc(d, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			l.guardDue = false
 			l.keepGuard()
 		})
 		return

@@ -44,6 +44,8 @@ func Long(ctx context.Context, o advisory.Observer, k advisory.Key, s settings.C
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	turn := make(chan struct{}, 1) // guards the variables above
 	turn <- struct{}{}
+	for l.next = cmp.Or(s.WaitingAfter, longWait); l.next <= time.Since(start); l.next *= 2 { // an earlier part of the call reported it
+	}
 	timer = time.AfterFunc(l.left(s, start), func() {
 		var hs []advisory.Holder
 		if holders != nil {
