@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory/locktest"
@@ -99,4 +101,20 @@ func ExampleHoldersTo() {
 	}
 	// Output:
 	// skipped: reconcile-2 has it
+}
+
+// An operator who wants a lock back pastes the statement into psql. It ends this session only, and only
+// while it holds the key.
+func ExampleHolder_EndSQL() {
+	h := advisory.Holder{PID: 812, Key: advisory.Int64(4820), BackendStart: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	fmt.Println(strings.ReplaceAll(h.EndSQL(), " AND ", "\n\tAND "))
+	// Output:
+	// SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity JOIN pg_catalog.pg_locks USING (pid) WHERE pid = 812
+	// 	AND backend_start = '2026-03-01 12:00:00+00'
+	// 	AND locktype = 'advisory'
+	// 	AND classid = '0'
+	// 	AND objid = '4820'
+	// 	AND objsubid = 1
+	// 	AND mode = 'ExclusiveLock'
+	// 	AND granted;
 }

@@ -37,6 +37,13 @@ func TestWhatIsInPlaceCompiles(t *testing.T) {
 		`sem.Do(ctx, nil, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
 		`sem.TryDo(ctx, nil, advisory.MaxWait(second), advisory.Label("slot"), advisory.WithObserver(observer), locker.HoldAtLeast(second))`,
 		`l = locker.New(db, advisory.WithObserver(observer), locker.WithFencing(), locker.WithFailover(second))`,
+		`l = locker.New(db, advisory.WithWaitingAfter(second))`,
+		`l.Do(ctx, key, nil, advisory.WithWaitingAfter(second), advisory.HoldersTo(nil))`,
+		`sem.TryDo(ctx, nil, advisory.WithWaitingAfter(second), advisory.HoldersTo(nil))`,
+		`sqlconn.TryLock(ctx, conn, key, advisory.WithWaitingAfter(second), advisory.HoldersTo(nil))`,
+		`xact.TryLock(ctx, tx, key, advisory.WithWaitingAfter(second), advisory.HoldersTo(nil))`,
+		`xact.TryDo(ctx, db.BeginTx, key, func(context.Context, *sql.Tx) error { return nil }, advisory.WithWaitingAfter(second), advisory.HoldersTo(nil))`,
+		`l = inprocess.New(advisory.WithObserver(observer), advisory.WithWaitingAfter(second))`,
 		`l = locktest.New()`,
 		`locktest.New().Occupy(key, advisory.Shared, advisory.Label("account"))`,
 		`xact.TryLock(ctx, tx, key, advisory.Shared, advisory.MaxWait(second), advisory.Label("account"), advisory.WithObserver(observer))`,
@@ -67,6 +74,9 @@ func TestWhatIsOutOfPlaceDoesNotCompile(t *testing.T) {
 		{`var _ advisory.Option = sqlconn.PlainWait()`, "does not implement advisory.Option"},
 		{`var _ advisory.Option = locker.HoldAtLeast(second)`, "does not implement advisory.Option"},
 		{`var _ advisory.Option = xact.AnyIsolation()`, "does not implement advisory.Option"},
+		{`l = locker.New(db, advisory.HoldersTo(nil))`, "does not implement locker.Option"},
+		{`l = inprocess.New(advisory.HoldersTo(nil))`, "does not implement advisory.ObserverOption"},
+		{`l = inprocess.New(locker.WithFencing())`, "does not implement advisory.ObserverOption"},
 		{`var _ advisory.ObserverOption = advisory.Shared`, "does not implement advisory.ObserverOption"},
 
 		// TxOptions are for a transaction to begin.
@@ -141,7 +151,7 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 	}
 	var src bytes.Buffer
 	fmt.Fprintln(&src, "package program")
-	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/advisory/locktest", modulePath + "/sqlconn", modulePath + "/locker", modulePath + "/xact"} {
+	for _, path := range []string{"context", "database/sql", "time", modulePath + "/advisory", modulePath + "/advisory/inprocess", modulePath + "/advisory/locktest", modulePath + "/sqlconn", modulePath + "/locker", modulePath + "/xact"} {
 		name := path[strings.LastIndex(path, "/")+1:]
 		if !strings.Contains(statementParameters+statement, name+".") {
 			continue
