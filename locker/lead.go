@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -59,7 +58,7 @@ func final(err error) bool {
 			return true
 		}
 	}
-	return strings.HasSuffix(err.Error(), "sql: database is closed") // database/sql has no name for it
+	return lasting(err)
 }
 
 // A backoff is a pause that grows, is capped, and differs from one process to another.

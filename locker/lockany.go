@@ -56,21 +56,42 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	h, err := l.tryAny(ctx, limit, c, s, nil)
-	took := time.Since(start)
-	if wait.OneTry(s) {
-		if h == nil && err == nil {
-			err = l.notAcquired(ctx, c.name, s.Mode, start)
-		}
-	} else if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
-		h, err = l.waitAny(ctx, limit, c, s, start, took)
-	}
+	h, err := l.tryOrWaitAny(ctx, limit, c, s, start)
 	err = lockfn.Error(op, c.name, s.Mode, wait.Ended(ctx, limit, c.name, s.Mode, start, err))
 	l.observeEnd(ctx, s, c.name, h, start, err)
 	if h == nil {
 		return noLock(c.name, s.Mode), err
 	}
 	return h, nil
+}
+
+// tryOrWaitAny tries the keys once and then waits for them, if it may. While no session can be opened
+// it waits for that first: to queue for keys that are free would take several of them.
+func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time) (h *handle, err error) {
+	if wait.OneTry(s) {
+		if h, err = l.tryAny(ctx, limit, c, s, nil); h == nil && err == nil {
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
+		}
+		return h, err
+	}
+	defer wait.Long(ctx, l.observer(s), c.name, s, start)()
+	for {
+		if err = l.awaitSession(limit); err != nil {
+			break
+		}
+		began := time.Now()
+		h, err = l.tryAny(ctx, limit, c, s, nil)
+		if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
+			return l.waitAny(ctx, limit, c, s, start, time.Since(began))
+		}
+		if !l.goesOn(err) {
+			break
+		}
+	}
+	if errors.Is(err, errLeft) {
+		err = l.notAcquired(ctx, c.name, s.Mode, start)
+	}
+	return h, err
 }
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
@@ -161,7 +182,6 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
 		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
 	})
-	stop := wait.Long(ctx, l.observer(s), c.name, s, start)
 	for err == nil && cl.ctx.Err() == nil {
 		var again <-chan time.Time
 		var timer *time.Timer
@@ -172,6 +192,9 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		select {
 		case <-cl.ctx.Done():
 		case <-again:
+			if l.leavesAlone() {
+				break
+			}
 			pass := time.Now()
 			// What it wins it wins for the claim. If it fails the queues, too, say why.
 			l.tryAny(ctx, cl.ctx, c, s, cl)
@@ -181,7 +204,6 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 			timer.Stop()
 		}
 	}
-	stop()
 	l.mu.Lock()
 	cl.end(&request{err: errLeft}) // nobody wins from now on
 	for _, r := range rs {

@@ -56,6 +56,11 @@ func (l *Locker) submitPing(answer chan error) error {
 	if l.refusal != nil {
 		return l.refusal
 	}
+	return l.ping(answer)
+}
+
+// ping has the front session ask for an answer of the server. The mutex is held.
+func (l *Locker) ping(answer chan<- error) error {
 	s, err := l.frontSession()
 	if err == nil {
 		s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})
