@@ -15,75 +15,6 @@ import (
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
-// waitingCalls are the calls of a Locker that wait, on keys of their own. Each returns when it has had its lock.
-var waitingCalls = map[string]func(ctx context.Context, l *locker.Locker, k advisory.Key) error{
-	"Lock": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		lock, err := l.Lock(ctx, k)
-		if err == nil {
-			err = lock.Unlock()
-		}
-		return err
-	},
-	"Lock, shared": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		lock, err := l.Lock(ctx, k, advisory.Shared)
-		if err == nil {
-			err = lock.Unlock()
-		}
-		return err
-	},
-	"Do": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		return l.Do(ctx, k, func(context.Context) error { return nil })
-	},
-	"LockAll": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		locks, err := l.LockAll(ctx, []advisory.Key{k, advisory.Name(k.String(), "free")})
-		if err == nil {
-			err = locks.Unlock()
-		}
-		return err
-	},
-	"LockAny": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		lock, err := l.LockAny(ctx, []advisory.Key{k})
-		if err == nil {
-			err = lock.Unlock()
-		}
-		return err
-	},
-	"Lead": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		return l.Lead(ctx, k, func(context.Context) error { return nil })
-	},
-	"Semaphore.Acquire": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		lock, err := l.Semaphore(k, 1).Acquire(ctx)
-		if err == nil {
-			err = lock.Unlock()
-		}
-		return err
-	},
-	"Semaphore.Do": func(ctx context.Context, l *locker.Locker, k advisory.Key) error {
-		return l.Semaphore(k, 1).Do(ctx, func(context.Context) error { return nil })
-	},
-}
-
-func keyOfCall(name string) advisory.Key { return advisory.Name("waits", name) }
-
-// occupy takes, by a Locker of its own, the keys for which the calls wait. The end of the server frees them.
-func occupy(t *testing.T, url string) {
-	t.Helper()
-	l := locker.New(harness.Drivers[0].Open(t, url).DB)
-	t.Cleanup(func() { l.Close() })
-	for name := range waitingCalls {
-		var ok bool
-		var err error
-		if strings.HasPrefix(name, "Semaphore") {
-			_, ok, err = l.Semaphore(keyOfCall(name), 1).TryAcquire(t.Context())
-		} else {
-			_, ok, err = l.TryLock(t.Context(), keyOfCall(name))
-		}
-		if !ok || err != nil {
-			t.Fatalf("%s: %v, %v", name, ok, err)
-		}
-	}
-}
-
 // The server ends and starts again while calls wait. They go on waiting, and have their locks then. Calls
 // that begin to wait while the server is away do so, too. A try says what is wrong.
 func TestWaitsGoOnThroughARestart(t *testing.T) {
@@ -104,30 +35,17 @@ func TestWaitsGoOnThroughARestart(t *testing.T) {
 				pgtest.Slow(t)
 			}
 			server := pgtest.NewServer(t)
-			occupy(t, server.URL())
+			harness.Occupy(t, server.URL())
 			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 			defer cancel()
-			ended := make(chan string)
-			calls := 0
-			begin := func(who string, l *locker.Locker) {
-				for name, call := range waitingCalls {
-					calls++
-					go func() {
-						who := fmt.Sprintf("%s, %s", who, name)
-						if err := call(ctx, l, keyOfCall(name)); err != nil {
-							who += fmt.Sprintf(": FAILED: %v", err)
-						}
-						ended <- who
-					}()
-				}
-			}
+			var waits harness.Waits
 			var lockers []*locker.Locker
 			for _, d := range harness.Drivers[:2] {
 				l := locker.New(d.Open(t, server.URL()).DB)
 				t.Cleanup(func() { l.Close() })
 				lockers = append(lockers, l)
-				begin(d.Name+", waits before", l)
-				harness.Eventually(t, "they wait", func() bool { return l.Stats().Waiting >= len(waitingCalls) })
+				waits.Begin(ctx, d.Name+", waits before", l)
+				harness.Eventually(t, "they wait", func() bool { return l.Stats().Waiting >= len(harness.WaitingCalls) })
 			}
 			if err := o.end(server); err != nil {
 				t.Fatal(err)
@@ -142,10 +60,10 @@ func TestWaitsGoOnThroughARestart(t *testing.T) {
 							}
 						}
 					}
-					begin(d.Name+", waits meanwhile", lockers[i])
+					waits.Begin(ctx, d.Name+", waits meanwhile", lockers[i])
 					first := locker.New(d.Open(t, server.URL()).DB)
 					t.Cleanup(func() { first.Close() })
-					begin(d.Name+", waits meanwhile by a Locker that never had a session", first)
+					waits.Begin(ctx, d.Name+", waits meanwhile by a Locker that never had a session", first)
 				}
 				time.Sleep(o.away)
 				if err := server.Start(); err != nil {
@@ -153,12 +71,8 @@ func TestWaitsGoOnThroughARestart(t *testing.T) {
 				}
 			}
 			back := time.Now() // a little later than it is
-			for range calls {
-				if who := <-ended; strings.Contains(who, "FAILED") {
-					t.Error(who)
-				}
-			}
-			t.Logf("%d calls had their locks within %v of the server's return", calls, time.Since(back).Round(10*time.Millisecond))
+			n := waits.End(t)
+			t.Logf("%d calls had their locks within %v of the server's return", n, time.Since(back).Round(10*time.Millisecond))
 		})
 	}
 }
@@ -194,9 +108,9 @@ func TestWaitsEndAtALastingFault(t *testing.T) {
 				})
 				harness.DoSQL(t, admin, fmt.Sprintf(change, name))
 				for what, l := range map[string]*locker.Locker{"that had a session": begun, "that never had one": first} {
-					for name, call := range waitingCalls {
+					for name, call := range harness.WaitingCalls {
 						ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-						err := call(ctx, l, keyOfCall(name))
+						err := call(ctx, l, harness.KeyOfCall(name))
 						var of interface{ SQLState() string }
 						if errors.Is(err, advisory.ErrNotAcquired) || !errors.As(err, &of) || of.SQLState() != state {
 							t.Errorf("%s, on a Locker %s: %v", name, what, err)

@@ -53,8 +53,12 @@ func ownFault(err error) Fault {
 		case advisory.Pooler, advisory.NotPostgreSQL, advisory.NoExclusion:
 			return Lasting
 		}
-	case net.Error: // also of the kernel, of the resolver, and a context's deadline
+	case *net.OpError, *net.DNSError:
 		return Passing
+	case net.Error: // errors of files are, too
+		if e.Timeout() {
+			return Passing
+		}
 	}
 	switch err {
 	case io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, context.Canceled, bound.ErrNoAnswer:
