@@ -42,7 +42,7 @@ func giveBack(locks advisory.Locks) {
 // LockAll waits until it has all of the keys. It takes them in one order for all callers,
 // and while it waits for one it holds only such as come before: so two LockAll never
 // wait for each other. If it loses one while it waits for another, it begins again. If the wait ends
-// before, it holds nothing. As [Locker.Lock] it goes on waiting while the server is away.
+// before, it holds nothing. The wait ends as that of [Locker.Lock] does.
 func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (all advisory.Locks, err error) {
 	const op = "lock all of"
 	start := time.Now()

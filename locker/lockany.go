@@ -38,7 +38,7 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 
 // LockAny waits until it has one of the keys: the first that is free. If several become
 // free at once it may get more than one for a moment, in which a try of another finds
-// them taken.
+// them taken. The wait ends as that of [Locker.Lock] does.
 //
 // It queues for all of the keys, or, if there are more than 128, for 128 of them, chosen at random.
 // The others it tries again after a tenth of a second, or after ten times as long as such a pass

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -50,6 +51,7 @@ type Locker struct {
 	pollOnly   bool // all waits are polled: a slice is not possible, or not guarded in time
 	pollTimer  *time.Timer
 	outage     outage
+	awaiting   atomic.Int64         // calls that wait in no queue, for the end of the outage
 	hadSession bool                 // a session was open once
 	users      map[*handle]struct{} // who have a lock, or work under a lost one
 	refusal    error                // ErrClosed once no new locks are given

@@ -67,30 +67,37 @@ func (l *Locker) leavesAlone() bool {
 // awaitSession returns when calls that wait may ask the server again, or with the error that ends the
 // wait.
 func (l *Locker) awaitSession(limit context.Context) error {
+	l.awaiting.Add(1)
+	defer l.awaiting.Add(-1)
 	for {
-		l.mu.Lock()
-		if l.refusal != nil || !l.cutOff() || !l.outlasts(l.outage.err) {
-			defer l.mu.Unlock()
-			return l.refusal
+		pause, opened, change, err := l.pauseOrOpen()
+		if change == nil {
+			return err
 		}
-		pause := time.NewTimer(time.Until(l.outage.until))
-		change := l.watch()
-		opened := make(chan error, 1)
-		if !l.pausing() {
-			pause.Stop()
-			l.ping(opened)
-		}
-		l.mu.Unlock()
 		select {
-		case <-pause.C:
-		case <-change: // the Locker is closed, say
+		case <-pause:
 		case <-opened:
+		case <-change: // the Locker is closed, say
 		case <-limit.Done():
-			pause.Stop()
 			return errLeft
 		}
-		pause.Stop()
 	}
+}
+
+// pauseOrOpen returns where the end of the pause comes or, after that, of an attempt to open a session
+// which it begins or joins. change is nil if there is no outage.
+func (l *Locker) pauseOrOpen() (pause <-chan time.Time, opened <-chan error, change <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusal != nil || !l.cutOff() || !l.outlasts(l.outage.err) {
+		return nil, nil, nil, l.refusal
+	}
+	if l.pausing() {
+		return time.After(time.Until(l.outage.until)), nil, l.watch(), nil
+	}
+	answer := make(chan error, 1)
+	err = l.ping(answer)
+	return nil, answer, l.watch(), err
 }
 
 // An openingError is that of an attempt to open a session.

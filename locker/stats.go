@@ -39,6 +39,7 @@ func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
+	st.Waiting = int(l.awaiting.Load())
 	for _, g := range l.gates {
 		st.Waiting += g.queue.len()
 	}
