@@ -239,6 +239,43 @@ func TestClosedPoolEndsWaits(t *testing.T) {
 	})
 }
 
+// Close and Shutdown end all waits, also those in a pause.
+func TestClosedLockerEndsWaitsInAnOutage(t *testing.T) {
+	for name, end := range map[string]func(*locker.Locker) error{
+		"Close":    func(l *locker.Locker) error { return l.Close() },
+		"Shutdown": func(l *locker.Locker) error { return l.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				f.set(func() { f.refused = errRefused })
+				ended, n := waits(context.Background(), l, 2)
+				time.Sleep(time.Minute)
+				takes(t, name, 0, func() {
+					if err := end(l); err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+				for range n {
+					select {
+					case who := <-ended:
+						if !strings.HasSuffix(who, ": closed") {
+							t.Error(who)
+						}
+					default:
+						t.Fatal("a call goes on waiting")
+					}
+				}
+				before := len(f.campaigns())
+				time.Sleep(time.Minute)
+				if n := len(f.campaigns()) - before; n > 0 {
+					t.Errorf("%d attempts after %s", n, name)
+				}
+			})
+		})
+	}
+}
+
 // What may be wrong for good, or only now, ends a wait of a Locker that never had a session. A hot
 // standby is such: after a failover it may be about to be promoted.
 func TestUnclearFaultsEndTheFirstWaitsOnly(t *testing.T) {
