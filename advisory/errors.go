@@ -51,7 +51,10 @@ type NotAcquiredError struct {
 	Mode    Mode
 	Waited  time.Duration
 	Holders []Holder // at the end of the wait; empty if there was none, or the query failed
-	Cause   error    // ctx's error if ctx ended the wait; an error if the server did not answer and the connection was discarded; else nil
+	// Cause is ctx's error if ctx ended the wait. It is, or wraps besides, an error if the server did
+	// not answer and the connection was discarded, or the error of a Locker's last attempt to open a
+	// session if it had none when the wait ended. Else it is nil.
+	Cause error
 }
 
 func (e *NotAcquiredError) Error() string {

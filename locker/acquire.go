@@ -18,7 +18,20 @@ func (l *Locker) TryLock(ctx context.Context, key advisory.Key, opts ...advisory
 	return h, h.hold != nil, err
 }
 
-// Lock waits until it has the lock.
+// Lock waits until it has the lock. It fails with an [*advisory.NotAcquiredError] when ctx or
+// [advisory.MaxWait] ends before.
+//
+// A restart or a failover of the server does not end the wait, nor does a server that cannot be
+// reached from the beginning. If the time of the wait ends meanwhile, Cause of its error is ctx's
+// error and that of the last attempt to connect: errors.Is and errors.As find both. The wait ends at
+// once with the error of the attempt if no later one can succeed: the password is wrong (SQLSTATE
+// 28P01, 28000), there is no such database (3D000), the role may not connect to it (42501), the pool
+// is closed, or the server is unsafe for locks ([advisory.ErrUnsafeServer]).
+//
+// What may last or pass ends the wait only if the Locker has never had a session: a hot standby, which
+// after a failover may be about to be promoted; a pool that is in use up to MaxOpenConns; and errors
+// that only the driver knows, such as one about the connection string. [Locker.Ping] and tries return
+// each error of an attempt.
 func (l *Locker) Lock(ctx context.Context, key advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	return l.acquire(ctx, time.Now(), "lock", key, opts, false)
 }

@@ -30,6 +30,8 @@ func (a *asked) holders(ctx context.Context, key advisory.Key, ask func(context.
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return nil
 	}
 	if a.key != key || time.Since(a.at) >= askedFor {

@@ -38,14 +38,19 @@ func (s *session) connect() error {
 		}
 	})
 	if err != nil {
+		e := &openingError{dbconn.FaultOf(err), err}
 		if st := s.l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
-			err = fmt.Errorf("all %d connections of the pool are in use, raise MaxOpenConns: %w", st.MaxOpenConnections, err)
+			e.cause = fmt.Errorf("all %d connections of the pool are in use, raise MaxOpenConns: %w", st.MaxOpenConnections, err)
+			if e.fault == dbconn.Passing { // the work may never give one back
+				e.fault = dbconn.Unclear
+			}
 		}
-		return fmt.Errorf("open a session for locks: %w", err)
+		return e
 	}
 	s.conn, s.batch = o.conn, o.batch
 	s.l.mu.Lock()
 	s.beginReady(o.pid)
+	s.l.sessionOpened()
 	s.l.room.size = o.table
 	s.l.pollOnly = o.deadlock <= s.l.times.Heartbeat
 	s.recordAnswer(o.sent)

@@ -22,7 +22,7 @@ func (l *Locker) TryDo(ctx context.Context, key advisory.Key, fn func(ctx contex
 	return true, h.do(ctx, fn)
 }
 
-// Do waits for the lock and runs fn under it.
+// Do waits for the lock, as [Locker.Lock] does, and runs fn under it.
 func (l *Locker) Do(ctx context.Context, key advisory.Key, fn func(ctx context.Context) error, opts ...advisory.LockerOption) error {
 	if fn == nil {
 		return lockfn.Error("lock", key, advisory.Exclusive, work.ErrNilFn)

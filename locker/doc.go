@@ -81,8 +81,12 @@
 //     and releases what it does not know. If the server lacks a lock, the session is lost.
 //   - Another session answers, which happens behind a pooler. The session is lost and calls fail
 //     with [advisory.ErrUnsafeServer].
-//   - No connection can be opened. All calls that wait for it fail, and for a second no session is
-//     opened in order to wait.
+//   - No connection can be opened. Tries return the error of that attempt. Calls that wait go on.
+//     Their keys are tried again after a pause, which grows from 50 ms to 1.5 s and differs from one
+//     process to another. All calls share one attempt at a time. [Locker.Lock] lists the faults that
+//     end a wait.
+//   - A connection that was idle in the pool does not answer within a second. All others that are
+//     idle are asked at once, for one second, and then a new one is opened.
 //   - All connections are in use. Keys that no session can wait for are tried every 25 ms.
 //   - The lock table is half full. Calls that need another lock fail with [advisory.ErrLockTableFull].
 //   - The caller's ctx ends. The caller leaves the queue; a lock that is granted later is released.

@@ -42,6 +42,7 @@ type fakeServer struct {
 	lateness time.Duration             // of the answer of a slice, beyond that
 	deadlock time.Duration             // deadlock_timeout
 	mindless bool                      // the driver does not mind its ctx, as lib/pq on a link that swallows packets
+	standby  bool                      // it is in recovery
 	pids     int
 	tokens   int64
 	conns    []*fakeConn
@@ -583,7 +584,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case batch != nil:
 			batch()
 		case query == lockfn.About:
-			rows.add(int64(c.pid), false, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds())
+			rows.add(int64(c.pid), c.f.standby, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds())
 		case query == lockfn.HeldOn:
 			rows.add(int64(c.pid), int64(0), int64(0), "")
 			for key, holder := range c.f.locks {

@@ -105,6 +105,9 @@ func (g *gate) advanceFront() {
 		switch {
 		case g.phase == gateHeld && g.hold.admits(r):
 			g.handOver(r)
+		case g.phase == gateIdle && !g.probing && !r.once && g.l.pausing():
+			g.l.pollFor(g)
+			return
 		case g.phase == gateIdle && !g.probing:
 			g.tryFront(r)
 		case g.phase == gateWaiting && !g.waiter.waitsAs(g):
@@ -137,7 +140,7 @@ func (g *gate) tryFront(r *request) {
 			}
 			g.advance() // once more, or on another session
 		case err != nil && !s.opened():
-			g.failAll(err)
+			g.unopened(err)
 		case err != nil:
 			g.fail(r, unheld(err))
 			g.advance()
@@ -172,10 +175,14 @@ func (g *gate) fail(r *request, err error) {
 	r.answer(err)
 }
 
-// failAll answers all requests of the queue with err, because no session can be opened. To find that
-// out for each of them could take long.
-func (g *gate) failAll(err error) {
-	g.endPolling()
-	g.queue.answerAll(err)
+// unopened answers the requests of the queue with err, because no session can be opened. To find that
+// out for each of them could take long. Those that wait go on if a later attempt may succeed.
+func (g *gate) unopened(err error) {
+	if g.l.outlasts(err) {
+		g.queue.answerTries(err)
+	} else {
+		g.endPolling()
+		g.queue.answerAll(err)
+	}
 	g.advance()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -16,8 +15,9 @@ import (
 
 // Lead campaigns for key and, once it has it, runs fn as the only leader. It returns
 // what fn returns. If the lock is lost, fn's ctx ends with cause [advisory.ErrLost]; Lead
-// waits for fn to return and campaigns again, as it does when the server cannot be
-// reached, after a pause that grows to ten seconds. It ends with ctx.
+// waits for fn to return and campaigns again. A campaign waits as [Locker.Lock] does, also while the
+// server cannot be reached, and what ends that for good ends Lead. After other errors Lead campaigns
+// again, after a pause that grows to ten seconds. It ends with ctx.
 //
 // Between a loss of which the server learns first and the end of fn's ctx there may be a
 // heartbeat in which another leads already; only a fencing token covers that.
@@ -59,7 +59,7 @@ func final(err error) bool {
 			return true
 		}
 	}
-	return strings.HasSuffix(err.Error(), "sql: database is closed") // database/sql has no name for it
+	return lasting(err)
 }
 
 // A backoff is a pause that grows, is capped, and differs from one process to another.

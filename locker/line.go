@@ -95,4 +95,12 @@ func (n *line) answerAll(err error) {
 	}
 }
 
+// answerTries answers those with err that do not wait.
+func (n *line) answerTries(err error) {
+	for r := n.try(); r != nil; r = n.try() {
+		n.remove(r)
+		r.answer(err)
+	}
+}
+
 func excludes(a, b advisory.Mode) bool { return a == advisory.Exclusive || b == advisory.Exclusive }

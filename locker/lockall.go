@@ -44,7 +44,8 @@ func giveBack(locks advisory.Locks) {
 
 // LockAll waits until it has all of the keys. It takes them in one order for all callers,
 // and while it waits for one it holds only such as come before: so two LockAll never
-// wait for each other. If the wait ends before, it holds nothing.
+// wait for each other. If it loses one while it waits for another, it begins again. If the wait ends
+// before, it holds nothing. The wait ends as that of [Locker.Lock] does.
 func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (all advisory.Locks, err error) {
 	const op = "lock all of"
 	start := time.Now()
@@ -64,32 +65,43 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 			giveBack(locks)
 		}
 	}()
-	for {
+	for wanted := keys; ; {
 		more, missing, err := l.takeAll(allCall{ctx: ctx, limit: limit, start: start, op: op, opts: opts, waits: true}, keys)
 		locks = append(locks, more[:min(missing, len(more))]...)
-		if err == nil && missing == len(keys) {
-			return locks, nil
-		}
 		// What comes behind the one that is missing is not held while it is waited for.
 		giveBack(more[min(missing, len(more)):])
 		if err == nil {
 			keys = keys[missing:]
-			remaining := opts
-			if s.MaxWait != nil {
-				remaining = append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
-			}
+		}
+		if err == nil && len(keys) > 0 {
 			var lock advisory.Lock
-			lock, err = l.acquire(ctx, start, op, keys[0], remaining, false)
-			if err == nil {
-				locks = append(locks, lock)
-				if keys = keys[1:]; len(keys) == 0 {
-					return locks, nil
-				}
-				continue
+			if lock, err = l.acquire(ctx, start, op, keys[0], remaining(opts, s, start), false); err == nil {
+				locks, keys = append(locks, lock), keys[1:]
 			}
 		}
-		return nil, wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
+		switch {
+		case err != nil:
+			return nil, wait.Ended(ctx, limit, first(keys), s.Mode, start, err)
+		case anyEnded(locks):
+			giveBack(locks)
+			locks, keys = nil, wanted
+		case len(keys) == 0:
+			return locks, nil
+		}
 	}
+}
+
+// remaining returns opts with what is left of MaxWait.
+func remaining(opts []advisory.LockerOption, s settings.Call, start time.Time) []advisory.LockerOption {
+	if s.MaxWait == nil {
+		return opts
+	}
+	return append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
+}
+
+// anyEnded reports whether one of the locks was lost meanwhile, or the Locker was closed.
+func anyEnded(locks advisory.Locks) bool {
+	return slices.ContainsFunc(locks, func(l advisory.Lock) bool { return l.Context().Err() != nil })
 }
 
 func first(keys []advisory.Key) advisory.Key {
@@ -126,6 +138,9 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
 		return nil, 0, err
 	}
+	if c.waits && len(keys) > 0 && l.leavesAlone() {
+		return nil, 0, nil
+	}
 	rs, err := l.enterAll(c.limit, keys, func() *request {
 		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
 	})
@@ -157,7 +172,7 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 				left = l.left(c.ctx, r, c.start)
 			}
 			rerr = left
-		case c.waits && sessionEnded(rerr):
+		case c.waits && (sessionEnded(rerr) || l.goesOn(rerr)):
 			rerr = nil // there are other sessions, to wait on
 		}
 		if err == nil {

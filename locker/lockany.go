@@ -39,7 +39,7 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 
 // LockAny waits until it has one of the keys: the first that is free. If several become
 // free at once it may get more than one for a moment, in which a try of another finds
-// them taken.
+// them taken. The wait ends as that of [Locker.Lock] does.
 //
 // It queues for all of the keys, or, if there are more than 128, for 128 of them, chosen at random.
 // The others it tries again after a tenth of a second, or after ten times as long as such a pass
@@ -57,21 +57,42 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	h, err := l.tryAny(ctx, limit, c, s, nil)
-	took := time.Since(start)
-	if wait.OneTry(s) {
-		if h == nil && err == nil {
-			err = l.notAcquired(ctx, c.name, s.Mode, start)
-		}
-	} else if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
-		h, err = l.waitAny(ctx, limit, c, s, start, took)
-	}
+	h, err := l.tryOrWaitAny(ctx, limit, c, s, start)
 	err = lockfn.Error(op, c.name, s.Mode, wait.Ended(ctx, limit, c.name, s.Mode, start, err))
 	l.observeEnd(ctx, s, c.name, h, start, err)
 	if h == nil {
 		return noLock(c.name, s.Mode), err
 	}
 	return h, nil
+}
+
+// tryOrWaitAny tries the keys once and then waits for them, if it may. While no session can be opened
+// it waits for that first: to queue for keys that are free would take several of them.
+func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time) (h *handle, err error) {
+	if wait.OneTry(s) {
+		if h, err = l.tryAny(ctx, limit, c, s, nil); h == nil && err == nil {
+			err = l.notAcquired(ctx, c.name, s.Mode, start)
+		}
+		return h, err
+	}
+	defer l.reportLong(ctx, c.name, s, start)()
+	for {
+		if err = l.awaitSession(limit); err != nil {
+			break
+		}
+		began := time.Now()
+		h, err = l.tryAny(ctx, limit, c, s, nil)
+		if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
+			return l.waitAny(ctx, limit, c, s, start, time.Since(began))
+		}
+		if !l.goesOn(err) {
+			break
+		}
+	}
+	if errors.Is(err, errLeft) {
+		err = l.notAcquired(ctx, c.name, s.Mode, start)
+	}
+	return h, err
 }
 
 // readyAny leaves out the keys under whose locks ctx's work runs.
@@ -163,7 +184,6 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 	rs, err := l.enterAll(limit, c.queues(ctx), func() *request {
 		return &request{ctx: ctx, settings: s, claim: cl, done: make(chan struct{})}
 	})
-	stop := l.reportLong(ctx, c.name, s, start)
 	for err == nil && cl.ctx.Err() == nil {
 		var again <-chan time.Time
 		var timer *time.Timer
@@ -174,6 +194,9 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		select {
 		case <-cl.ctx.Done():
 		case <-again:
+			if l.leavesAlone() {
+				break
+			}
 			pass := time.Now()
 			// What it wins it wins for the claim. If it fails the queues, too, say why.
 			if _, failed := l.tryAny(ctx, cl.ctx, c, s, cl); failed == nil {
@@ -184,7 +207,6 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 			timer.Stop()
 		}
 	}
-	stop()
 	l.mu.Lock()
 	cl.end(&request{err: errLeft}) // nobody wins from now on
 	for _, r := range rs {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -40,24 +41,27 @@ type Locker struct {
 	times    failover.Times
 	bad      error // the options are wrong: every call says so
 
-	mu              checkedMutex
-	gates           map[advisory.Key]*gate
-	sessions        map[*session]struct{}
-	lost            map[*session]struct{} // whose connections are not closed yet
-	front           *session              // takes the locks that are free
-	polled          []*gate               // keys that no session waits for
-	polling         bool
-	pollOnly        bool                 // all waits are polled: a slice is not possible, or not guarded in time
-	noSessionBefore time.Time            // open no session to wait before this
-	guardDue        bool                 // a timer will call keepGuard
-	users           map[*handle]struct{} // who have a lock, or work under a lost one
-	refusal         error                // ErrClosed once no new locks are given
-	noDelay         bool                 // no release is put off any more
-	closed          bool                 // and no session is opened
-	drained         chan struct{}
-	ending          chan struct{} // closed with it
-	change          chan struct{} // closed when a statement about some key is done; nil if nobody watches
-	stamps          uint64        // how many were given: see stamp
+	mu         checkedMutex
+	gates      map[advisory.Key]*gate
+	sessions   map[*session]struct{}
+	lost       map[*session]struct{} // whose connections are not closed yet
+	front      *session              // takes the locks that are free
+	polled     []*gate               // keys that no session waits for
+	polling    bool
+	pollOnly   bool // all waits are polled: a slice is not possible, or not guarded in time
+	pollTimer  *time.Timer
+	outage     outage
+	guardDue   bool                 // a timer will call keepGuard
+	awaiting   atomic.Int64         // calls that wait in no queue, for the end of the outage
+	hadSession bool                 // a session was open once
+	users      map[*handle]struct{} // who have a lock, or work under a lost one
+	refusal    error                // ErrClosed once no new locks are given
+	noDelay    bool                 // no release is put off any more
+	closed     bool                 // and no session is opened
+	drained    chan struct{}
+	ending     chan struct{} // closed with it
+	change     chan struct{} // closed when a statement about some key is done; nil if nobody watches
+	stamps     uint64        // how many were given: see stamp
 
 	uncheckable error     // why no lock is given out yet; nil if it is not known to be so
 	checkedAt   time.Time // when a check of the server that could not be made was last tried again
@@ -97,15 +101,21 @@ func (l *Locker) frontSession() (*session, error) {
 		return nil, advisory.ErrClosed
 	}
 	if l.front == nil {
-		for s := range l.sessions {
-			if s.phase == sessionReady && !s.closing {
-				l.front = s
-				return s, nil
-			}
+		if l.front = l.readySession(); l.front == nil {
+			l.front = l.newSession()
 		}
-		l.front = l.newSession()
 	}
 	return l.front, nil
+}
+
+// readySession returns a session that is open and waits for nothing, or nil. The mutex is held.
+func (l *Locker) readySession() *session {
+	for s := range l.sessions {
+		if s.phase == sessionReady && !s.closing {
+			return s
+		}
+	}
+	return nil
 }
 
 // usable returns why the Locker can do nothing: it was not made by [New], or its options are wrong.

@@ -59,7 +59,7 @@ func (s *session) lose(cause error) {
 	var err error = &lossError{cause}
 	if !s.opened() {
 		err = cause
-		s.l.noSessionBefore = time.Now().Add(time.Second) // open no other to wait, for a while
+		s.l.openingFailed(cause)
 	}
 	s.end(sessionLost, err)
 	var gates []*gate

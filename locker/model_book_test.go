@@ -86,6 +86,7 @@ type held struct {
 type fault struct {
 	from, to, effect time.Duration
 	silent           bool // the server did not answer
+	lasting          bool // it may end calls that wait
 }
 
 func newBook(f *fakeServer, processes int, fencing bool) *book {

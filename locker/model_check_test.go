@@ -69,7 +69,14 @@ func (b *book) checkError(c *call, err error) {
 	case c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
 	case !faulty:
 		b.fail("error", "%s, without a fault: %v", c.name, err)
+	case c.limit > 0 && !c.try && !b.lasting(c.beganAt, c.endedAt):
+		b.fail("error", "%s, which waits: %v", c.name, err)
 	}
+}
+
+// lasting reports whether there was a fault in that time that may end calls that wait.
+func (b *book) lasting(from, to time.Duration) bool {
+	return slices.ContainsFunc(b.faults, func(f fault) bool { return f.lasting && f.from <= to && f.to+f.effect >= from })
 }
 
 // checkRefusal checks that a try was refused for a reason: during the call the server would have

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/dbconn"
 )
 
 // The world is other processes, and faults.
@@ -25,7 +26,7 @@ func (m *machine) world(list []step, faults bool) {
 		case n == 6 && s.arg&0x40 != 0:
 			m.silence(s, m.rest(s.arg))
 		case n == 6:
-			m.refuse(d)
+			m.refuse(s, d)
 		case s.arg&0x60 == 0:
 			m.all.Go(func() { m.shutdown(s, d) })
 		default:
@@ -128,11 +129,13 @@ func (m *machine) silence(s step, d time.Duration) {
 	})
 }
 
-// refuse lets nobody connect for some time.
-func (m *machine) refuse(d time.Duration) {
+// refuse lets nobody connect for some time. Mostly the error is one after which calls go on waiting.
+func (m *machine) refuse(s step, d time.Duration) {
+	refused := []error{errRefused, stateError("57P03"), stateError("53300"), errRefused, stateError("28P01"), errors.New("read only connection")}[int(s.mode>>3)%6]
 	m.b.do(func() {
-		m.b.faults = append(m.b.faults, fault{from: m.b.at(), to: m.b.at() + d, effect: 3 * time.Second})
-		m.f.refused = errors.New("too many connections")
+		m.b.log("refuses for %v: %v", d, refused)
+		m.b.faults = append(m.b.faults, fault{from: m.b.at(), to: m.b.at() + d, effect: 3 * time.Second, lasting: dbconn.FaultOf(refused) != dbconn.Passing})
+		m.f.refused = refused
 	})
 	time.Sleep(d)
 	m.f.set(func() { m.f.refused = nil })

@@ -19,7 +19,7 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 	if ctx.Err() != nil {
 		e.Cause = bound.Cause(ctx)
 	}
-	e.Cause = l.whyUnchecked(e.Cause)
+	e.Cause = l.whyNoSession(l.whyUnchecked(e.Cause))
 	e.Holders = l.whoHolds(context.Background(), key)
 	return e
 }
@@ -75,10 +75,13 @@ func (l *Locker) holders(ctx context.Context, key advisory.Key) (found []advisor
 	return found
 }
 
-// submitHolders has the front session ask who holds key; false if the Locker is closed.
+// submitHolders has the front session ask who holds key; false if the Locker is closed, or cut off.
 func (l *Locker) submitHolders(key advisory.Key, answer chan<- []advisory.Holder, gone *atomic.Bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.cutOff() {
+		return false
+	}
 	s, err := l.frontSession()
 	if err != nil {
 		return false

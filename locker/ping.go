@@ -11,7 +11,7 @@ import (
 // Ping opens the Locker's session, if there is none, and waits for an answer of the server. Call
 // it at start-up. It fails if the options are wrong, if the server cannot be reached, or if locks
 // would be fake there. It also fails if the server could not be checked, because all
-// connections of the pool were in use, for example.
+// connections of the pool were in use, for example. It does not wait for a server to come back.
 func (l *Locker) Ping(ctx context.Context) error {
 	err := l.usable()
 	switch {
@@ -56,6 +56,11 @@ func (l *Locker) submitPing(answer chan error) error {
 	if l.refusal != nil {
 		return l.refusal
 	}
+	return l.ping(answer)
+}
+
+// ping has the front session ask for an answer of the server. The mutex is held.
+func (l *Locker) ping(answer chan<- error) error {
 	s, err := l.frontSession()
 	if err == nil {
 		s.submit(&op{done: func(_ bool, _ uint64, err error) { answer <- err }})

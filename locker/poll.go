@@ -7,6 +7,24 @@ import (
 // pollEvery is how often the keys are tried for which there is no session to wait.
 const pollEvery = 25 * time.Millisecond
 
+// pollFor has g polled. The mutex is held.
+func (l *Locker) pollFor(g *gate) {
+	g.beginPolling()
+	if !l.polling {
+		l.pollAfter(pollEvery)
+	}
+}
+
+// pollAfter has the polled keys tried after d. The mutex is held.
+func (l *Locker) pollAfter(d time.Duration) {
+	l.polling = true
+	if l.pollTimer == nil {
+		l.pollTimer = time.AfterFunc(d, l.poll)
+	} else {
+		l.pollTimer.Reset(d)
+	}
+}
+
 // nextPolled takes the first of those that are polled. The mutex is held.
 func (l *Locker) nextPolled() *gate {
 	g := l.polled[0]
@@ -24,6 +42,10 @@ const pollAtOnce = 1024
 func (l *Locker) poll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.pausing() {
+		l.pollAfter(time.Until(l.outage.until))
+		return
+	}
 	turn := l.polled[:min(len(l.polled), pollAtOnce)]
 	l.polled = l.polled[len(turn):]
 	waits := true // there may be a session to wait
@@ -53,6 +75,6 @@ func (l *Locker) poll() {
 	}
 	l.polling = len(l.polled) > 0
 	if l.polling {
-		time.AfterFunc(pollEvery, l.poll)
+		l.pollAfter(pollEvery)
 	}
 }

@@ -45,6 +45,7 @@ func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Stats{Sessions: len(l.sessions), Held: int(l.held), Users: len(l.users)}
+	st.Waiting = int(l.awaiting.Load())
 	for s := range l.sessions {
 		waits := s.wait.gate != nil && len(s.holds) == 0
 		if s.opened() && !waits && (st.LastAnswer.IsZero() || s.answered.Before(st.LastAnswer)) {

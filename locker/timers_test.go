@@ -374,17 +374,30 @@ func TestPollTime(t *testing.T) {
 	})
 }
 
-// To connect may take ten seconds, and a second more for the connection to be given up; those
-// that wait are told.
+// To connect may take ten seconds, and a second more for the connection to be given up. Tries
+// report that, and calls that wait go on.
 func TestConnectTime(t *testing.T) {
 	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		f.fallMute()
-		takes(t, "Lock", 11*time.Second, func() {
-			if _, err := l.Lock(context.Background(), job); err == nil || !strings.Contains(err.Error(), "open a session") {
+		got := make(chan error, 1)
+		go func() {
+			got <- l.Do(context.Background(), advisory.Int64(1), func(context.Context) error { return nil })
+		}()
+		takes(t, "TryLock", 11*time.Second, func() {
+			if _, _, err := l.TryLock(context.Background(), job); err == nil || !strings.Contains(err.Error(), "open a session") {
 				t.Error(err)
 			}
 		})
+		time.Sleep(time.Minute)
+		select {
+		case err := <-got:
+			t.Errorf("Do ended: %v", err)
+		default:
+		}
 		f.set(func() { close(f.mute); f.mute = nil })
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
 		lock(t, l, job).Unlock()
 	})
 }
@@ -407,7 +420,7 @@ func TestLeadPauses(t *testing.T) {
 			})
 		}()
 		time.Sleep(5 * time.Minute)
-		pauses(t, f.campaigns(), 50*time.Millisecond)
+		pauses(t, f.campaigns(), 50*time.Millisecond, 10*time.Second)
 
 		f.set(func() { f.refused = nil })
 		start := time.Now()
@@ -420,7 +433,7 @@ func TestLeadPauses(t *testing.T) {
 		f.set(func() { f.dialed, f.refused = nil, refusal })
 		f.holder(job).Close()
 		time.Sleep(time.Minute)
-		pauses(t, f.campaigns(), 100*time.Millisecond) // the first was before the first campaign
+		pauses(t, f.campaigns(), 50*time.Millisecond, 1500*time.Millisecond)
 		takes(t, "the end", 0, func() {
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -437,14 +450,14 @@ func (f *fakeServer) campaigns() []time.Time {
 }
 
 // pauses looks at those between the campaigns.
-func pauses(t *testing.T, campaigns []time.Time, first time.Duration) {
+func pauses(t *testing.T, campaigns []time.Time, first, last time.Duration) {
 	t.Helper()
 	if len(campaigns) < 8 {
 		t.Fatalf("%d campaigns", len(campaigns))
 	}
 	exact := 0
 	for i := range campaigns[1:] {
-		want := min(first<<min(i, 20), 10*time.Second)
+		want := min(first<<min(i, 20), last)
 		pause := campaigns[i+1].Sub(campaigns[i])
 		if pause < want/2 || pause > want {
 			t.Errorf("pause %d took %v, want %v to %v", i, pause, want/2, want)

@@ -13,20 +13,11 @@ func (l *Locker) waitFor(g *gate) {
 	l.pollFor(g)
 }
 
-// pollFor has g polled. The mutex is held.
-func (l *Locker) pollFor(g *gate) {
-	g.beginPolling()
-	if !l.polling {
-		l.polling = true
-		time.AfterFunc(pollEvery, l.poll)
-	}
-}
-
 // sessionToWait returns a session that waits for nothing and is not the front session. It prefers one
 // that holds nothing, then a new one, then the one that holds the fewest locks. It returns nil if none
 // may wait.
 func (l *Locker) sessionToWait() *session {
-	if l.pollOnly || l.closed || l.front == nil && l.noSessionBefore.After(time.Now()) {
+	if l.pollOnly || l.closed || l.cutOff() {
 		return nil
 	}
 	l.frontSession() // it guards the sessions that wait
@@ -54,7 +45,7 @@ func (s *session) mayWait() bool {
 
 // roomForSession reports whether another session may be opened to wait. The mutex is held.
 func (l *Locker) roomForSession() bool {
-	if len(l.sessions) >= l.settings.MaxConns || l.noSessionBefore.After(time.Now()) {
+	if len(l.sessions) >= l.settings.MaxConns || time.Now().Before(l.outage.until) {
 		return false
 	}
 	if st := l.db.Stats(); st.MaxOpenConnections > 0 {
@@ -87,7 +78,7 @@ func (l *Locker) keepGuard() {
 	if l.front != nil || l.closed || !waits || l.guardDue {
 		return
 	}
-	if d := time.Until(l.noSessionBefore); d > 0 {
+	if d := time.Until(l.outage.until); d > 0 {
 		l.guardDue = true
 		time.AfterFunc(d, func() {
 			l.mu.Lock()

@@ -13,7 +13,7 @@ import (
 )
 
 // between opens a pool of the client's host, from which pair dials.
-func (d Driver) Between(t *testing.T, pair dialer, url string) *Pool {
+func (d Driver) Between(t *testing.T, pair Dialer, url string) *Pool {
 	t.Helper()
 	db, err := OpenBy(pair, d.Sql, url)
 	if err != nil {
@@ -24,7 +24,7 @@ func (d Driver) Between(t *testing.T, pair dialer, url string) *Pool {
 }
 
 // openBy opens a pool whose connections by makes.
-func OpenBy(by dialer, driver, url string) (*sql.DB, error) {
+func OpenBy(by Dialer, driver, url string) (*sql.DB, error) {
 	if driver == "pgx" {
 		config, err := pgx.ParseConfig(url)
 		if err != nil {
@@ -41,7 +41,8 @@ func OpenBy(by dialer, driver, url string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-type dialer interface {
+// A Dialer dials for lib/pq and for pgx.
+type Dialer interface {
 	pq.Dialer
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }

@@ -61,8 +61,11 @@ func (l *link) dial() (*net.TCPConn, error) {
 	if !l.pass(Up) {
 		return nil, io.EOF
 	}
+	l.p.mu.Lock()
+	addr := l.p.serverAddr
+	l.p.mu.Unlock()
 	var d net.Dialer
-	conn, err := d.DialContext(l.ctx, "tcp", l.p.serverAddr)
+	conn, err := d.DialContext(l.ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

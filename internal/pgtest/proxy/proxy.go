@@ -35,18 +35,18 @@ func (d Direction) String() string {
 
 // A Proxy forwards connections to one server. Any goroutine may call its methods.
 type Proxy struct {
-	t          testing.TB
-	serverAddr string
-	listener   net.Listener
-	running    sync.WaitGroup // the accept loop and every link
+	t        testing.TB
+	listener net.Listener
+	running  sync.WaitGroup // the accept loop and every link
 
-	mu     sync.Mutex
-	closed bool
-	links  map[*link]struct{}
-	frozen map[Direction]chan struct{} // Up, Down: closed by Thaw
-	trap   *trap
-	delay  time.Duration
-	stats  Stats
+	mu         sync.Mutex
+	serverAddr string
+	closed     bool
+	links      map[*link]struct{}
+	frozen     map[Direction]chan struct{} // Up, Down: closed by Thaw
+	trap       *trap
+	delay      time.Duration
+	stats      Stats
 }
 
 // New starts a proxy on a free port of 127.0.0.1, for the server at serverAddr, a host:port. It is
@@ -89,6 +89,13 @@ func (p *Proxy) URL(serverURL string) string {
 	q.Set("sslmode", "disable")
 	u.RawQuery = q.Encode()
 	return u.String()
+}
+
+// Redirect has new connections lead to the server at serverAddr. Those that are open stay.
+func (p *Proxy) Redirect(serverAddr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serverAddr = serverAddr
 }
 
 // Delay makes every round trip from now on take d longer.
