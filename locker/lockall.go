@@ -130,11 +130,8 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 	if err != nil {
 		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
 	}
-	if c.waits && len(keys) > 0 && l.leavesAlone() {
-		return nil, 0, nil
-	}
 	rs, err := l.enterAll(c.limit, keys, func() *request {
-		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
+		return &request{ctx: c.ctx, settings: s, once: true, patient: c.waits, done: make(chan struct{})}
 	})
 	if len(rs) == 0 {
 		return nil, 0, lockfn.Error(c.op, keys[0], s.Mode, err)
