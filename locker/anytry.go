@@ -18,6 +18,7 @@ type anyTry struct {
 	ctx, limit context.Context
 	settings   settings.Call
 	claim      *claim
+	patient    bool // see request.patient
 	start      time.Time
 	stamp      uint64
 	ended      int    // sessions that ended before they answered
@@ -77,8 +78,11 @@ func (t *anyTry) ask(keys []advisory.Key) (r *request, change <-chan struct{}, e
 	l := t.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.refusal != nil {
+	switch {
+	case l.refusal != nil:
 		return nil, nil, l.refusal
+	case t.patient && l.pausing():
+		return nil, nil, l.outage.err
 	}
 	change = l.watch()
 	mode := t.settings.Mode

@@ -63,7 +63,9 @@ func (l *Locker) stamp() uint64 {
 // the key, or asked for it before, in a mode that excludes r.
 func (g *gate) enqueue(r *request) {
 	r.gate, r.stamp = g, g.l.stamp()
-	if r.once && (g.queue.conflicts(r.settings.Mode) || g.hold != nil && !g.busy() && excludes(g.hold.mode, r.settings.Mode)) {
+	if r.patient && g.l.pausing() {
+		r.answer(g.l.outage.err)
+	} else if r.once && (g.queue.conflicts(r.settings.Mode) || g.hold != nil && !g.busy() && excludes(g.hold.mode, r.settings.Mode)) {
 		r.answer(nil)
 	} else {
 		g.queue.push(r)

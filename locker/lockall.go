@@ -138,11 +138,8 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
 		return nil, 0, err
 	}
-	if c.waits && len(keys) > 0 && l.leavesAlone() {
-		return nil, 0, nil
-	}
 	rs, err := l.enterAll(c.limit, keys, func() *request {
-		return &request{ctx: c.ctx, settings: s, once: true, done: make(chan struct{})}
+		return &request{ctx: c.ctx, settings: s, once: true, patient: c.waits, done: make(chan struct{})}
 	})
 	if len(rs) == 0 {
 		err = lockfn.Error(c.op, keys[0], s.Mode, err)

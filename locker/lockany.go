@@ -27,7 +27,7 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 	if err != nil {
 		return noLock(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
 	}
-	h, err := l.tryAny(ctx, ctx, c, s, nil)
+	h, err := l.tryAny(ctx, ctx, c, s, nil, false)
 	l.tellHolders(ctx, s, c.name, h != nil, err)
 	err = lockfn.Error(op, c.name, s.Mode, err)
 	l.observeEnd(ctx, s, c.name, h, start, err)
@@ -70,7 +70,7 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 // it waits for that first: to queue for keys that are free would take several of them.
 func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time) (h *handle, err error) {
 	if wait.OneTry(s) {
-		if h, err = l.tryAny(ctx, limit, c, s, nil); h == nil && err == nil {
+		if h, err = l.tryAny(ctx, limit, c, s, nil, false); h == nil && err == nil {
 			err = l.notAcquired(ctx, c.name, s.Mode, start)
 		}
 		return h, err
@@ -81,7 +81,7 @@ func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.C
 			break
 		}
 		began := time.Now()
-		h, err = l.tryAny(ctx, limit, c, s, nil)
+		h, err = l.tryAny(ctx, limit, c, s, nil, true)
 		if h == nil && (err == nil || sessionEnded(err)) { // there are other sessions
 			return l.waitAny(ctx, limit, c, s, start, time.Since(began))
 		}
@@ -109,12 +109,13 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 }
 
 // tryAny takes the first key of c that is free, or none: then each of them was refused. It asks for
-// a first few of them and then for more, a chunk at a time.
-func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, cl *claim) (*handle, error) {
+// a first few of them and then for more, a chunk at a time. A patient caller waits afterwards, and makes no
+// attempt to connect during a pause.
+func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, cl *claim, patient bool) (*handle, error) {
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
 	}
-	t := anyTry{l: l, ctx: ctx, limit: limit, settings: s, claim: cl, start: time.Now()}
+	t := anyTry{l: l, ctx: ctx, limit: limit, settings: s, claim: cl, patient: patient, start: time.Now()}
 	l.mu.Lock()
 	t.stamp = l.stamp()
 	l.mu.Unlock()
@@ -194,12 +195,9 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		select {
 		case <-cl.ctx.Done():
 		case <-again:
-			if l.leavesAlone() {
-				break
-			}
 			pass := time.Now()
 			// What it wins it wins for the claim. If it fails the queues, too, say why.
-			if _, failed := l.tryAny(ctx, cl.ctx, c, s, cl); failed == nil {
+			if _, failed := l.tryAny(ctx, cl.ctx, c, s, cl, true); failed == nil {
 				before, took = took, time.Since(pass)
 			}
 		}

@@ -57,13 +57,6 @@ func (l *Locker) pausing() bool {
 	return l.cutOff() && l.front == nil && l.outlasts(l.outage.err) && time.Now().Before(l.outage.until)
 }
 
-// leavesAlone is pausing for a caller that does not have the mutex.
-func (l *Locker) leavesAlone() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pausing()
-}
-
 // awaitSession returns when calls that wait may ask the server again, or with the error that ends the
 // wait.
 func (l *Locker) awaitSession(limit context.Context) error {

@@ -14,6 +14,7 @@ type request struct {
 	ctx      context.Context
 	settings settings.Call
 	once     bool   // a try
+	patient  bool   // one of a call that then waits: it makes no attempt to connect during a pause
 	stamp    uint64 // when it came: see Locker.stamp
 	ended    int    // sessions that ended before they answered
 	claim    *claim // shared with requests of which only one is to be granted; may be nil
