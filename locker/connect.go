@@ -127,25 +127,23 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 	if _, err := conn.ExecContext(ctx, lockfn.SetAll(sessionSettings(s.l.times, s.l.settings))); err != nil {
 		return nil, err
 	}
-	var (
-		recovery    bool
-		version     string
-		userTimeout int64
-		tcp         bool
-		deadlock    int64
-	)
+	var a about
 	o.sent = time.Now()
-	if err := conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp, &deadlock); err != nil {
+	if err := a.ask(ctx, conn); err != nil {
 		return nil, err
 	}
-	if err := unsafeServer(recovery, version); err != nil {
+	o.pid, o.table = a.pid, a.table
+	if err := unsafeServer(a.recovery, a.version); err != nil {
 		return nil, err
 	}
-	o.bounded = !tcp || userTimeout != 0
+	if err := s.l.tokensFit(a); err != nil {
+		return nil, err
+	}
+	o.bounded = !a.tcp || a.userTimeout != 0
 	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
 		o.proxied = told != int64(o.pid)
 	}
-	o.deadlock = time.Duration(deadlock) * time.Millisecond
+	o.deadlock = time.Duration(a.deadlock) * time.Millisecond
 	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
 	return o, err
 }
