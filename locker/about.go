@@ -3,9 +3,12 @@ package locker
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
+	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/timeline"
 )
 
 // about is what a session asks of its server: see [lockfn.About].
@@ -34,6 +37,29 @@ func (a *about) ask(ctx context.Context, conn *sql.Conn) error {
 
 func (a *about) read(row *sql.Row) error {
 	return row.Scan(&a.pid, &a.recovery, &a.version, &a.table, &a.userTimeout, &a.tcp, &a.deadlock, &a.versionNumber, &a.system, &a.timeline)
+}
+
+// newestTimeline returns an error if the server is an old primary: this pool has led to a newer
+// timeline of its system before.
+func (l *Locker) newestTimeline(a about) error {
+	if a.timeline == "" {
+		return nil
+	}
+	t, err := lockfn.ReadTimeline(a.timeline)
+	if err != nil {
+		return err
+	}
+	if newest := timeline.Note(l.db, a.system, t); newest > t {
+		return &advisory.UnsafeServerError{Reason: advisory.StalePrimary, Detail: fmt.Sprintf(
+			"it is on timeline %d of system %d, and this pool has led to timeline %d: make it a standby of the new primary, or, if it is the right one, restart this program", t, a.system, newest)}
+	}
+	return nil
+}
+
+// stalePrimary reports whether err is that of an old primary.
+func stalePrimary(err error) bool {
+	unsafe, ok := errors.AsType[*advisory.UnsafeServerError](err)
+	return ok && unsafe.Reason == advisory.StalePrimary
 }
 
 // tokensFit returns an error if the server has no tokens for a Locker that needs them.

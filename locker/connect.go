@@ -84,11 +84,12 @@ func (o *fit) close() {
 	o.conn.Close()
 }
 
-// setUpAlive is setUp, again if the pool's idle connections turn out to be dead.
+// setUpAlive is setUp, again if the pool's idle connections turn out to be dead, or lead to an old
+// primary.
 func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, error) {
 	for idle := s.l.db.Stats().Idle; ; idle-- {
 		o, err := s.setUp(ctx, limit)
-		if err == nil || idle <= 0 || ctx.Err() != nil || errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err) {
+		if err == nil || idle <= 0 || ctx.Err() != nil || !stalePrimary(err) && (errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err)) {
 			return o, err
 		}
 	}
@@ -134,6 +135,9 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 	}
 	o.pid, o.table = a.pid, a.table
 	if err := unsafeServer(a.recovery, a.version); err != nil {
+		return nil, err
+	}
+	if err := s.l.newestTimeline(a); err != nil {
 		return nil, err
 	}
 	if err := s.l.tokensFit(a); err != nil {

@@ -89,7 +89,7 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock. That check takes some round trips on
 // two connections. It shows that no pooler shares sessions of the server between clients, and that
-// locks exclude. The Locker still refuses a hot standby and a server that is not PostgreSQL.
+// locks exclude. The Locker still refuses a hot standby, an old primary, and a server that is not PostgreSQL.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }
