@@ -56,7 +56,7 @@ long:
 
 # What depends on the server's version, on several of them, which npm fetches.
 majors ?= 12 13 14 15 16 17 18
-majors_run = ^Test(Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKey|NameCanBe|KeysAreDistinct|EveryKeyAndMode|MaxWait|LockWaitsItsTurn|CreateIndex|TheServersLog|LockerRefusesAHotStandby)
+majors_run = ^Test(Locks|Suspects|HandlerShows|Downgrade|HashTextEquals|SQLOfAKey|NameCanBe|KeysAreDistinct|EveryKeyAndMode|MaxWait|LockWaitsItsTurn|CreateIndex|TheServersLog|LockerRefusesAHotStandby|TokensOnEachMajor)
 majors:
 	@folders=$$(scripts/majors.sh $(majors)) || exit 1; for folder in $$folders; do \
 		PGADVISORY_TEST_SERVER=binaries PGADVISORY_TEST_BINDIR=$$folder \

@@ -90,6 +90,9 @@ const (
 	// NoExclusion: two connections of a pool were granted the same lock. They may lead to
 	// different servers.
 	NoExclusion UnsafeReason = "locks exclude nobody"
+	// StalePrimary: the server is an old primary. The pool has led to a newer timeline of the same
+	// system before, which began when a standby was promoted.
+	StalePrimary UnsafeReason = "old primary"
 )
 
 // An UnsafeServerError matches [ErrUnsafeServer] and gives the reason.

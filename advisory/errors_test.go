@@ -71,7 +71,7 @@ func TestNotAcquiredError(t *testing.T) {
 }
 
 func TestUnsafeServerError(t *testing.T) {
-	for _, reason := range []advisory.UnsafeReason{advisory.Standby, advisory.Pooler, advisory.NotPostgreSQL, advisory.NoExclusion} {
+	for _, reason := range []advisory.UnsafeReason{advisory.Standby, advisory.Pooler, advisory.NotPostgreSQL, advisory.NoExclusion, advisory.StalePrimary} {
 		err := &advisory.UnsafeServerError{Reason: reason, Detail: "seen"}
 		checkIs(t, err, advisory.ErrUnsafeServer)
 		if want := fmt.Sprintf("pgadvisory: unsafe server: %s: seen", reason); err.Error() != want {

@@ -15,7 +15,8 @@ type Lock interface {
 	// Mode returns the mode in which the lock is held.
 	Mode() Mode
 
-	// Token returns the fencing token of this hold, or 0 if fencing is off.
+	// Token returns the fencing token of this hold, or 0 if fencing is off. It is greater than
+	// those of all earlier holds of the key. It may exceed the integers of a float64 or an int64.
 	Token() uint64
 
 	// Context returns a context with the values of the ctx that acquired the lock, but not its

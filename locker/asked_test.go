@@ -75,7 +75,8 @@ func TestManyLongWaitsAskOneByOne(t *testing.T) {
 					time.Sleep(c.after)
 					ask(c.keys[0])
 				}
-				if len(server.asked) != c.asked || told != c.told || server.most != 1 || time.Since(start) > c.within {
+				if n := len(server.asked); n < c.asked || n > c.asked && c.told > 0 || // both times end at once
+					told != c.told || server.most != 1 || time.Since(start) > c.within {
 					t.Errorf("asked %d times, %d at once, told %d within %v", len(server.asked), server.most, told, time.Since(start))
 				}
 			})

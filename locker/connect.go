@@ -89,11 +89,12 @@ func (o *fit) close() {
 	o.conn.Close()
 }
 
-// setUpAlive is setUp, again if the pool's idle connections turn out to be dead.
+// setUpAlive is setUp, again if the pool's idle connections turn out to be dead, or lead to an old
+// primary.
 func (s *session) setUpAlive(ctx context.Context, limit *time.Timer) (*fit, error) {
 	for idle := s.l.db.Stats().Idle; ; idle-- {
 		o, err := s.setUp(ctx, limit)
-		if err == nil || idle <= 0 || ctx.Err() != nil || errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err) {
+		if err == nil || idle <= 0 || ctx.Err() != nil || !stalePrimary(err) && (errors.Is(err, advisory.ErrUnsafeServer) || !lockfn.LinkGone(err)) {
 			return o, err
 		}
 	}
@@ -126,7 +127,7 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 	if _, err := conn.ExecContext(ctx, lockfn.SetAll(sessionSettings(s.l.times, s.l.settings))); err != nil {
 		return nil, err
 	}
-	if err := o.examine(ctx); err != nil {
+	if err := o.examine(ctx, s.l); err != nil {
 		return nil, err
 	}
 	o.batch, err = conn.PrepareContext(ctx, lockfn.Batch(s.l.settings.Fencing, o.pid))
@@ -151,26 +152,27 @@ func (l *Locker) checkOpening(ctx context.Context, conn *sql.Conn, limit *time.T
 
 // examine reads what the Locker needs to know about the server and the session. It fails with an
 // [*advisory.UnsafeServerError] if locks there do not exclude.
-func (o *fit) examine(ctx context.Context) error {
-	var (
-		recovery    bool
-		version     string
-		userTimeout int64
-		tcp         bool
-		deadlock    int64
-	)
+func (o *fit) examine(ctx context.Context, l *Locker) error {
+	var a about
 	o.sent = time.Now()
-	if err := o.conn.QueryRowContext(ctx, lockfn.About).Scan(&o.pid, &recovery, &version, &o.table, &userTimeout, &tcp, &deadlock); err != nil {
+	if err := a.ask(ctx, o.conn); err != nil {
 		return err
 	}
-	if err := unsafeServer(recovery, version); err != nil {
+	o.pid, o.table = a.pid, a.table
+	if err := unsafeServer(a.recovery, a.version); err != nil {
 		return err
 	}
-	o.bounded = !tcp || userTimeout != 0
+	if err := l.newestTimeline(a); err != nil {
+		return err
+	}
+	if err := l.tokensFit(a); err != nil {
+		return err
+	}
+	o.bounded = !a.tcp || a.userTimeout != 0
 	if told, ok := pooler.On(ctx, o.conn).ToldPID(); ok {
 		o.proxied = told != int64(o.pid)
 	}
-	o.deadlock = time.Duration(deadlock) * time.Millisecond
+	o.deadlock = time.Duration(a.deadlock) * time.Millisecond
 	return nil
 }
 

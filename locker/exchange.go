@@ -30,7 +30,11 @@ func (s *session) exchange(reqs []lockfn.Request) (pid int, answers string, toke
 	keys, codes := lockfn.BatchArgs(reqs)
 	// Scan closes the rows, which reads up to the end of the transaction: a token
 	// is not durable before.
-	err = s.batch.QueryRowContext(ctx, keys, codes).Scan(&pid, &answers, &token)
+	var drawn string
+	err = s.batch.QueryRowContext(ctx, keys, codes).Scan(&pid, &answers, &drawn)
+	if err == nil {
+		token, err = lockfn.ReadToken(drawn, s.l.settings.TokenEpoch)
+	}
 	return pid, answers, token, err
 }
 

@@ -45,6 +45,8 @@ type fakeServer struct {
 	standby  bool                      // it is in recovery
 	pids     int
 	tokens   int64
+	number   int64  // server_version_num
+	timeline string // eight digits, or none
 	conns    []*fakeConn
 	changed  func(key string)                                 // if set, called when a key's holders or waiters have changed
 	latency  func(c *fakeConn) (delay, transit time.Duration) // if set, of each statement
@@ -72,7 +74,7 @@ type fakeStatement struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
+	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001"}
 }
 
 // open opens a pool.
@@ -574,17 +576,17 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		}
 		batch = func() {
 			c.f.tokens++
-			rows.add(int64(c.pid), c.do(s.ops, keys, shared), c.f.tokens)
+			rows.add(int64(c.pid), c.do(s.ops, keys, shared), c.f.token())
 		}
 	}
 	err := c.send(ctx, s, func() {
 		switch {
 		case batch != nil && c.f.astray:
-			rows.add(int64(c.pid+1000), "", int64(0))
+			rows.add(int64(c.pid+1000), "", "")
 		case batch != nil:
 			batch()
 		case query == lockfn.About:
-			rows.add(int64(c.pid), c.f.standby, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds())
+			rows.add(int64(c.pid), c.f.standby, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds(), c.f.number, int64(7), c.f.timeline)
 		case query == lockfn.HeldOn:
 			rows.add(int64(c.pid), int64(0), int64(0), "")
 			for key, holder := range c.f.locks {
@@ -601,7 +603,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			}
 		case query == "SELECT "+lockfn.Token:
 			c.f.tokens++
-			rows.add(c.f.tokens)
+			rows.add(c.f.token())
 		case query == lockfn.Holders:
 			rows.columns = 8
 		case query == lockfn.Wanted:
@@ -634,6 +636,9 @@ type serverError string
 
 func (e serverError) Error() string    { return "the server's error " + string(e) }
 func (e serverError) SQLState() string { return string(e) }
+
+// token returns the last token that was drawn, as the server writes it. The mutex is held.
+func (f *fakeServer) token() string { return f.timeline + strconv.FormatInt(f.tokens, 10) }
 
 // wanted returns the keys that this session holds and others wait for. The mutex is held.
 func (c *fakeConn) wanted() (keys []int64) {

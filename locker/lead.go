@@ -54,7 +54,7 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 
 // final reports whether there is no point in another campaign.
 func final(err error) bool {
-	for _, e := range []error{advisory.ErrClosed, advisory.ErrNotAcquired, advisory.ErrAlreadyHeld, advisory.ErrInvalidKey, advisory.ErrUnsafeServer, errPoolOfOne} {
+	for _, e := range []error{advisory.ErrClosed, advisory.ErrNotAcquired, advisory.ErrAlreadyHeld, advisory.ErrInvalidKey, advisory.ErrUnsafeServer, errPoolOfOne, lockfn.ErrNoToken} {
 		if errors.Is(err, e) {
 			return true
 		}

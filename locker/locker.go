@@ -35,6 +35,12 @@ import (
 // calls wait until then or until ctx ends, and return why. [Locker.Ping] insists on the check. If
 // the Locker's own connection fails meanwhile, no session is opened, as on any connection
 // that fails.
+//
+// At each new session it also refuses an old primary, one that was started again after a standby had
+// been promoted: a server on an older timeline than the pool has led to before. It shares that memory
+// with the other Lockers of the pool. After a restart of the program it does not know. A timeline
+// counts for one system identifier, which pg_upgrade and initdb change, and a clone of the volume does
+// not. On a server that does not permit pg_control_system or pg_walfile_name it does not ask.
 type Locker struct {
 	db       *sql.DB
 	settings option.Locker

@@ -37,9 +37,40 @@ func WithHeartbeat(d time.Duration) Option {
 }
 
 // WithFencing gives each hold a fencing token, [advisory.Lock].Token. Each token uses one transaction
-// id and flushes the write-ahead log once.
+// id and flushes the write-ahead log once. On a server before PostgreSQL 13, [Locker.Ping] and each
+// call return an error.
+//
+// A token has the server's timeline in its upper 16 bits and the transaction id below. Each promotion
+// begins a greater timeline. So tokens grow over a promotion, also of a standby that lags, and those
+// of an old primary that still runs are smaller than the new primary's. Pass them on as uint64,
+// numeric or text: from timeline 32 on they exceed the integers of a float64, and from 32,768 on
+// those of a bigint.
+//
+// A server that begins again with timeline 1 needs [WithTokenEpoch]. Tokens may not grow in these
+// cases:
+//
+//   - Two standbys of one primary are both promoted: both may begin the same timeline.
+//   - A server is started from a snapshot of its volumes or of its virtual machine: it goes on with
+//     the same timeline and older ids.
+//   - A backup is recovered to a point in time without the archive's history files of later
+//     timelines: the recovered server begins one that existed.
+//
+// If the timeline and the epoch add up to more than 65,535, no session is opened. If a transaction id
+// is 2^48 or more, the call fails. Both errors say that no greater token exists.
 func WithFencing() Option {
 	return newOption(func(s *option.Locker) { s.Fencing = true })
+}
+
+// WithTokenEpoch adds n to the timeline in the tokens of [WithFencing]. n is 0 by default, and from 0
+// to 65,534. A server begins with timeline 1 after an initdb: so does one that pg_upgrade made, or
+// into which a dump was restored. Then give the last timeline of the old server plus its epoch to all
+// Lockers. Without WithFencing it has no effect.
+//
+// The timeline is the first eight hexadecimal digits of
+//
+//	SELECT pg_walfile_name(pg_current_wal_lsn())
+func WithTokenEpoch(n int) Option {
+	return newOption(func(s *option.Locker) { s.TokenEpoch = n })
 }
 
 // WithMaxConns sets how many connections the Locker may use. It is 4 by default, and at least 2. One
@@ -58,7 +89,7 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock. That check takes some round trips on
 // two connections. It shows that no pooler shares sessions of the server between clients, and that
-// locks exclude. The Locker still refuses a hot standby and a server that is not PostgreSQL.
+// locks exclude. The Locker still refuses a hot standby, an old primary, and a server that is not PostgreSQL.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }
@@ -117,6 +148,8 @@ func lockerSettings(opts []Option) (option.Locker, error) {
 		return s, fmt.Errorf("pgadvisory: WithApplicationName(%.80q): it must be valid UTF-8, without a NUL byte", s.ApplicationName)
 	case s.WaitingAfter < 0:
 		return s, settings.NegativeWaitingAfter(s.WaitingAfter)
+	case s.TokenEpoch < 0 || s.TokenEpoch >= lockfn.MostTimelines:
+		return s, fmt.Errorf("pgadvisory: WithTokenEpoch(%d): it must be from 0 to %d", s.TokenEpoch, lockfn.MostTimelines-1)
 	case s.MaxConns < 2:
 		return s, fmt.Errorf("pgadvisory: WithMaxConns(%d): it must be at least 2", s.MaxConns)
 	}

@@ -230,8 +230,11 @@ func (s *session) sendOne(o *op) bool {
 var errNothingHeard = errors.New("nothing was heard of the server")
 
 func (s *session) drawToken() (token uint64, err error) {
-	err = s.conn.QueryRowContext(s.ctx, "SELECT "+lockfn.Token).Scan(&token)
-	return token, err
+	var drawn string
+	if err := s.conn.QueryRowContext(s.ctx, "SELECT "+lockfn.Token).Scan(&drawn); err != nil {
+		return 0, err
+	}
+	return lockfn.ReadToken(drawn, s.l.settings.TokenEpoch)
 }
 
 // sendBatch sends the ops as one statement.

@@ -23,6 +23,7 @@ type order struct {
 	Once        bool
 	MaxWait     *time.Duration
 	Failover    time.Duration // 0: the default of the library
+	TokenEpoch  int
 	HoldAtLeast time.Duration
 	Grace       time.Duration
 }

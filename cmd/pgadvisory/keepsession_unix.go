@@ -26,7 +26,7 @@ func (k *keep) session() error {
 		options = append(options, locker.WithFailover(k.order.Failover))
 	}
 	if version >= 130000 { // older servers cannot draw tokens
-		options = append(options, locker.WithFencing())
+		options = append(options, locker.WithFencing(), locker.WithTokenEpoch(k.order.TokenEpoch))
 	}
 	locker := locker.New(db, options...)
 	defer locker.Close()

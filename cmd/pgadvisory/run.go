@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/failover"
+	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
 var runCommand = &command{
@@ -29,8 +30,9 @@ var runCommand = &command{
 The command gets standard input, output and error, the terminal, and signals as if it were run
 directly. pgadvisory exits with the command's exit code, or with 128+n if signal n ended it. In the
 command's environment, PGADVISORY_KEY is the key. PGADVISORY_TOKEN is a number that grows with each
-hold of the key (PostgreSQL 13 or newer). A store that the command writes to can refuse a token that
-is smaller than one it has seen.
+hold of the key (PostgreSQL 13 or newer), also over a failover of the server. A store that the command
+writes to can refuse a token that is smaller than one it has seen. After pg_upgrade, or dump and restore,
+tokens begin again unless --token-epoch is given.
 
 The lock is held until the command, and all processes that it has started in its process group, have
 ended. If the lock is lost before that, the process group gets SIGTERM, and SIGKILL after --grace; the
@@ -67,6 +69,7 @@ If the lock is not free, pgadvisory prints nothing without -v, and exits with 1,
 		flags.Var(&r.hold, "hold-at-least", "keep the lock for so many `SECONDS` even if the command ends earlier")
 		flags.Var(&r.failover, "failover", "how many `SECONDS` after this machine vanished the lock is free; at least 4, by default 15")
 		flags.Var(&r.grace, "grace", "how many `SECONDS` after SIGTERM the command is killed when the lock is lost; by default 5, or fewer: see above")
+		flags.IntVar(&r.order.TokenEpoch, "token-epoch", 0, "add `N` to the timeline in PGADVISORY_TOKEN: the last timeline of the server before pg_upgrade")
 		scope := flags.String("scope", "session", "what holds the lock: `session|transaction`")
 		return func(_ context.Context, args []string) error { return r.start(*scope, args) }
 	},
@@ -95,6 +98,10 @@ func (r *run) start(scope string, args []string) error {
 		return usage("run: -n and -w contradict each other")
 	case r.conflict < 0 || r.conflict > 255:
 		return usage("run: -E %d: an exit code is from 0 to 255", r.conflict)
+	case scope == "transaction" && r.order.TokenEpoch != 0:
+		return usage("run: --token-epoch is for --scope session: see pgadvisory help run")
+	case r.order.TokenEpoch < 0 || r.order.TokenEpoch >= lockfn.MostTimelines:
+		return usage("run: --token-epoch %d: it is from 0 to %d", r.order.TokenEpoch, lockfn.MostTimelines-1)
 	case scope == "transaction" && r.failover.set:
 		return usage("run: --failover is for --scope session: see pgadvisory help run")
 	case r.failover.set && r.failover.Duration < failover.Min:

@@ -40,18 +40,18 @@ func (r Request) code() int {
 //
 //   - the pid of the session that answered
 //   - a letter t or f for each request, in their order; none on another session
-//   - a fencing token, or 0 if fencing is off or nothing was granted
+//   - a fencing token for [ReadToken], which is empty if fencing is off or nothing was granted
 //
-// A token is a transaction id that is drawn after the last grant, so it is greater than that of any
+// The transaction id of a token is drawn after the last grant, so it is greater than that of any
 // earlier holder of any of the keys. A message in the write-ahead log makes it durable before the
 // answer, since the server may assign an id again after a crash if it was only assigned.
 //
 // The order of the answers is that of the arrays, from which the rows come: nothing sorts them.
 // Together with integer codes, that halves the cost of a key.
 func Batch(fencing bool, pid int) string {
-	token := "0::pg_catalog.int8"
+	token := "''"
 	if fencing {
-		token = "CASE WHEN a.grants > 0 THEN " + Token + " ELSE 0 END"
+		token = "CASE WHEN a.grants > 0 THEN " + Token + " ELSE '' END"
 	}
 	var cases strings.Builder
 	for _, op := range []Op{OpTry, OpUnlock, OpDowngrade} {
@@ -81,9 +81,6 @@ func Batch(fencing bool, pid int) string {
 		"SELECT k.op, CASE k.op" + cases.String() + " END AS ok FROM ROWS FROM (" +
 		"pg_catalog.unnest($1::pg_catalog.text::pg_catalog.int8[]), pg_catalog.unnest($2::pg_catalog.text::pg_catalog.int2[])) k(n, op) WHERE pg_catalog.pg_backend_pid() = " + strconv.Itoa(pid) + " OFFSET 0) r) a"
 }
-
-// Token draws a fencing token. The message gives the transaction something to flush.
-const Token = "CASE WHEN pg_catalog.pg_logical_emit_message(true, 'pgadvisory', '') IS NOT NULL THEN pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 END"
 
 // BatchArgs returns the parameters of [Batch].
 func BatchArgs(rs []Request) (keys, ops string) {

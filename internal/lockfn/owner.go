@@ -28,10 +28,19 @@ func SetAll(settings []Setting) string {
 //   - the size of its lock table
 //   - the value of tcp_user_timeout, and whether the session uses TCP
 //   - deadlock_timeout in milliseconds, or 0 if the role may not use plpgsql
-const About = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.version(), " +
+//   - its version as a number
+//   - its system identifier, and its [Timeline]; the latter is empty in recovery
+//
+// [AboutAlone] is for servers that do not permit the last two.
+const (
+	About      = about + "(SELECT c.system_identifier FROM pg_catalog.pg_control_system() c), CASE WHEN " + inRecovery + " THEN '' ELSE " + Timeline + " END"
+	AboutAlone = about + "0::pg_catalog.int8, ''"
+)
+
+const about = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.version(), " +
 	lockTable + ", " +
 	"coalesce((SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name = 'tcp_user_timeout'), 0), pg_catalog.inet_client_addr() IS NOT NULL, " +
-	"coalesce((SELECT (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.int8 WHERE EXISTS (" + plpgsql + ")), 0)"
+	"coalesce((SELECT (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.int8 WHERE EXISTS (" + plpgsql + ")), 0), pg_catalog.current_setting('server_version_num')::pg_catalog.int4, "
 
 // LocksInUse counts the entries of the server's lock table, of all databases, those of extensions
 // among them.

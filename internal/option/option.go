@@ -41,6 +41,7 @@ type Locker struct {
 	Failover        time.Duration
 	Heartbeat       time.Duration
 	Fencing         bool
+	TokenEpoch      int
 	MaxConns        int
 	ApplicationName string
 	NoServerCheck   bool
