@@ -42,7 +42,8 @@ type session struct {
 	watch     *time.Timer
 	wait      sessionWait
 	idleSince time.Time
-	orphans   int // locks of a lost session whose callers have not returned
+	orphans   int    // locks of a lost session whose callers have not returned
+	proof     *proof // that its server is the primary; nil if the Locker does not require one
 
 	// The owner's own.
 	conn   *sql.Conn
