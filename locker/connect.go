@@ -44,12 +44,16 @@ func (s *session) connect() error {
 		return fmt.Errorf("open a session for locks: %w", err)
 	}
 	s.conn, s.batch = o.conn, o.batch
+	if err := s.prove(o); err != nil {
+		return fmt.Errorf("open a session for locks: %w", err)
+	}
 	s.l.mu.Lock()
 	s.beginReady(o.pid)
 	s.l.room.size = o.table
 	s.l.pollOnly = o.deadlock <= s.l.times.Heartbeat
 	s.recordAnswer(o.sent)
 	s.watch = time.AfterFunc(s.l.times.Deadline, s.overdue)
+	s.loseIfUnproven() // it may have lapsed just now
 	s.l.mu.Unlock()
 	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {

@@ -47,6 +47,23 @@ type fakeServer struct {
 	conns    []*fakeConn
 	changed  func(key string)                                 // if set, called when a key's holders or waiters have changed
 	latency  func(c *fakeConn) (delay, transit time.Duration) // if set, of each statement
+	standby  fakeStandby
+}
+
+// A fakeStandby is what confirms the commits of a fakeServer.
+type fakeStandby struct {
+	names string                   // synchronous_standby_names
+	away  chan struct{}            // if set, no commit is confirmed before it is closed
+	grace time.Duration            // for how long the server gives out no lock yet
+	id    func(c *fakeConn) string // if set, which server a connection leads to
+}
+
+// server is which server a connection leads to. The mutex is held.
+func (c *fakeConn) server() string {
+	if id := c.f.standby.id; id != nil {
+		return id(c)
+	}
+	return "1 1"
 }
 
 // A fakeWait is a session in the server's queue for a key.
@@ -68,7 +85,8 @@ type fakeStatement struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second}
+	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second,
+		standby: fakeStandby{names: "b"}}
 }
 
 // open opens a pool.
@@ -125,6 +143,7 @@ func (f *fakeServer) statements(wanted func(*fakeStatement) bool) (all []*fakeSt
 }
 
 func isPing(s *fakeStatement) bool     { return s.text == lockfn.Ping }
+func isBeat(s *fakeStatement) bool     { return s.text == lockfn.Beat }
 func isAnswered(s *fakeStatement) bool { return s.answered }
 func isSlice(s *fakeStatement) bool    { return strings.HasPrefix(s.text, "/*pgadvisory waits ") }
 
@@ -357,6 +376,9 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	c.f.mu.Lock()
 	c.f.sent = append(c.f.sent, s)
 	mute, delay, transit := c.f.mute, c.f.delay, c.f.transit
+	if mute == nil && isBeat(s) {
+		mute = c.f.standby.away
+	}
 	if c.f.latency != nil {
 		delay, transit = c.f.latency(c)
 	}
@@ -573,6 +595,12 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == "SELECT "+lockfn.Token:
 			c.f.tokens++
 			rows.add(c.f.tokens)
+		case query == lockfn.ServerID:
+			rows.add(c.server())
+		case query == lockfn.Beat:
+			rows.add(c.server(), c.f.standby.names, c.f.settings["synchronous_commit"], true)
+		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
+			rows.add(c.server(), c.f.standby.grace.Milliseconds())
 		case query == lockfn.Holders:
 			rows.columns = 6
 		case query == lockfn.Wanted:

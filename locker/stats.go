@@ -18,7 +18,7 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	if g == nil || g.hold == nil || len(g.hold.users) == 0 {
 		return false
 	}
-	return time.Since(g.hold.session.answered) < l.times.Deadline
+	return time.Since(g.hold.session.answered) < l.times.Deadline && g.hold.session.proven()
 }
 
 // Stats are numbers of the moment.
