@@ -80,10 +80,9 @@
 //	   |  or no names of standbys               +------------------------------------+
 //	   +-----------------------------------------------------------------------------+
 //
-//   - A session is ready when the proof of its server is held.
-//   - When a proof ends, its sessions are lost, with their locks: at a + D at the latest.
-//   - A server that was promoted has a grace of D + 1s after its last replayed commit.
-//   - A beat is sent every min(2s, D/4).
+// A session is ready when the proof of its server is held. When a proof ends, its sessions are lost, with
+// their locks: at a + D at the latest. A beat is sent every min(2s, D/4). A server that was promoted
+// gives out no lock for D + 1s after its last replayed commit.
 //
 // The arithmetic is in witness.go.
 //

@@ -170,6 +170,7 @@ type fakeConn struct {
 	process  int
 	closed   chan struct{}
 	closedAt time.Time
+	commit   string // its synchronous_commit
 }
 
 func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.New("not here") }
@@ -463,6 +464,9 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		case strings.Contains(query, "set_config"):
 			for _, m := range settingOf.FindAllStringSubmatch(query, -1) {
 				c.f.settings[m[1]] = m[2]
+				if m[1] == "synchronous_commit" {
+					c.commit = m[2]
+				}
 			}
 		default:
 			c.f.t.Errorf("unknown: %s", query)
@@ -598,7 +602,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == lockfn.ServerID:
 			rows.add(c.server())
 		case query == lockfn.Beat:
-			rows.add(c.server(), c.f.standby.names, c.f.settings["synchronous_commit"], true)
+			rows.add(c.server(), c.f.standby.names, c.commit, true)
 		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
 			rows.add(c.server(), c.f.standby.grace.Milliseconds())
 		case query == lockfn.Holders:

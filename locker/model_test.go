@@ -144,10 +144,14 @@ func run(t *testing.T, program []byte) string {
 	var pools []*sql.DB
 	for i := range processes {
 		db := sql.OpenDB(fakeProcess{m.f, i})
-		if head[4]&0x07 == 0 {
-			db.SetMaxOpenConns(2 + int(head[4]>>3%3))
-		}
 		opts := []locker.Option{locker.WithoutServerCheck(), locker.WithMaxConns(2 + int(head[5]%3))}
+		least := 2
+		if head[5]&0x60 == 0x60 {
+			opts, least = append(opts, locker.WithStandby()), 3
+		}
+		if head[4]&0x07 == 0 {
+			db.SetMaxOpenConns(least + int(head[4]>>3%3))
+		}
 		if fencing {
 			opts = append(opts, locker.WithFencing())
 		}

@@ -394,6 +394,28 @@ func TestBeatThatAnotherServerAnswers(t *testing.T) {
 	})
 }
 
+// Something in between resets the witness's session: its commits wait for nobody, and another takes its
+// place.
+func TestWitnessThatIsReset(t *testing.T) {
+	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		held := lock(t, l, job)
+		for range 3 {
+			f.set(func() {
+				for _, c := range f.conns {
+					c.commit = "off"
+				}
+			})
+			time.Sleep(2 * time.Second)
+		}
+		if held.Context().Err() != nil {
+			t.Error(context.Cause(held.Context()))
+		}
+		if f.pids != 5 { // the session's, the first witness's and three more
+			t.Errorf("%d connections were opened", f.pids)
+		}
+	})
+}
+
 // A Locker that has nothing to do costs the server nothing, and goes on when it has.
 func TestAnIdleLockerSendsNoBeats(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {

@@ -32,6 +32,9 @@ import (
 //   - x is later than a. So between the holder's end and the first lock is at least G - D = 1 s, less
 //     what the clock of the promoted server is ahead of the old one's.
 //
+// Commits may stand in the log in another order than that of their times, by as long as a backend takes
+// from reading the clock to writing the record. That is part of the second, too.
+//
 // It does not matter when the confirmation reaches the holder, nor whether the standby was promoted
 // meanwhile: D counts from a, and what the standby had on disk counts for G. A beat that waits for
 // longer than D confirms nothing.
@@ -77,7 +80,9 @@ func (p *proof) attend() error {
 			p.doubted(fmt.Errorf("ask for a confirmation: %w", lockfn.Meaning(err)))
 		case c.Server != p.server:
 			return errOtherServer
-		case !c.Standby:
+		case !c.Waited:
+			return errNotWaited
+		case !c.Named:
 			p.doubted(errNoStandby)
 		default:
 			p.confirm(sent)
@@ -88,6 +93,8 @@ func (p *proof) attend() error {
 }
 
 var errOtherServer = errors.New("the pool leads to two servers: this connection is not on the server of the session that takes the locks")
+
+var errNotWaited = errors.New("synchronous_commit is not on any more: something in between has reset the session")
 
 var errNoStandby error = &advisory.UnsafeServerError{Reason: advisory.NoStandby, Detail: "synchronous_standby_names is empty: set it so that each standby that may be promoted confirms, as docs/failover.md says"}
 

@@ -50,8 +50,9 @@ const Beat = "SELECT " + serverID + ", pg_catalog.current_setting('synchronous_s
 
 // A Confirmation is the answer of a [Beat].
 type Confirmation struct {
-	Server  string // as [ServerID] has it
-	Standby bool   // some standby has confirmed the commit
+	Server string // as [ServerID] has it
+	Named  bool   // synchronous_standby_names has standbys
+	Waited bool   // the commit waited for them
 }
 
 // ScanBeat reads the row of [Beat]. Scan closes the rows, which reads up to the end of the
@@ -60,6 +61,6 @@ func ScanBeat(row *sql.Row) (c Confirmation, err error) {
 	var names, commit string
 	var committed bool
 	err = row.Scan(&c.Server, &names, &commit, &committed)
-	c.Standby = committed && strings.TrimSpace(names) != "" && (commit == "on" || commit == "remote_apply")
+	c.Named, c.Waited = strings.TrimSpace(names) != "", committed && (commit == "on" || commit == "remote_apply")
 	return c, err
 }
