@@ -2,23 +2,29 @@ package locker
 
 import "github.com/pgadvisory/pgadvisory/internal/option"
 
-// WithStandby requires proof that the server is still the primary: a standby confirms it. Without it, a
-// primary that is cut off from a standby which is then promoted goes on granting locks, and so does the
-// promoted server.
+// WithStandby requires proof, from a standby, that the server is still the primary. Without it a
+// primary that is cut off from its standbys goes on granting locks after one of them is promoted, and
+// the promoted server grants the same keys.
 //
 // The Locker commits a message of the write-ahead log every two seconds, or every quarter of its
-// deadline where that is less, on a connection of its own, and waits for the server's synchronous
-// standbys. If none of these commits is confirmed within the deadline, 9.75 s by default, the Contexts of all
-// locks end with [advisory.ErrLost] and [advisory.ErrUnconfirmed]. After a promotion the new primary gives out
-// no lock for the deadline and one second, so that the locks of the old one have ended.
+// deadline where that is less, and waits until the synchronous standbys have it. It uses a connection
+// of its own for that.
 //
-// It needs synchronous_standby_names such that each standby that may be promoted confirms each commit,
-// one failover time for all Lockers of a key, and clocks of the servers within a second. If
-// synchronous_standby_names is empty, Ping and each call fail with [advisory.ErrUnsafeServer], reason
-// [advisory.NoStandby]. An outage of the standbys that is longer than the deadline costs the locks.
+//   - If no commit is confirmed within the deadline, 9.75 s by default, the Contexts of all locks end
+//     with [advisory.ErrLost] and [advisory.ErrUnconfirmed]. An outage of the standbys that is longer
+//     costs the locks.
+//   - No lock is given out before a commit is confirmed. Calls wait for that, at most for the deadline.
+//   - After a promotion the new primary gives out no lock for the deadline and one second: by then the
+//     locks of the old one have ended.
+//   - If synchronous_standby_names is empty, Ping and each call fail with [advisory.ErrUnsafeServer],
+//     reason [advisory.NoStandby]. Lead campaigns until there are names.
 //
-// The pool needs one connection more: at least three. A Locker that holds nothing closes its
-// connections after ten seconds, so that it costs the server nothing.
+// It holds only if each standby that may be promoted confirms each commit, if all Lockers of a key have
+// this option and the same failover time, and if the servers' clocks are within a second. See
+// docs/failover.md.
+//
+// The pool needs at least three connections. A Locker that has held nothing and was asked for nothing
+// for ten seconds closes its connections, so that it has the server commit nothing.
 func WithStandby() Option {
 	return newOption(func(s *option.Locker) { s.Standby = true })
 }

@@ -125,7 +125,7 @@ func holdAcross(t *testing.T, p promotion) {
 		}
 	}
 	time.Sleep(proofTimes.Beat) // at any time since a beat
-	stopped := history.Now() // no earlier does b confirm no more
+	stopped := history.Now()    // no earlier does b confirm no more
 	if p.cut {
 		b.Cut()
 	}
