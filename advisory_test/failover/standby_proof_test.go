@@ -34,7 +34,28 @@ func proofLocker(t *testing.T, d harness.Driver, n *harness.Node, opts ...locker
 type diary struct {
 	mu    sync.Mutex
 	holds []history.Hold
+	begun map[advisory.Key]map[int]int // how often each process had a key
 	done  sync.WaitGroup
+}
+
+// begin counts a hold.
+func (d *diary) begin(process int, key advisory.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.begun == nil {
+		d.begun = map[advisory.Key]map[int]int{}
+	}
+	if d.begun[key] == nil {
+		d.begun[key] = map[int]int{}
+	}
+	d.begun[key][process]++
+}
+
+// times returns how often a process had a key.
+func (d *diary) times(process int, key advisory.Key) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun[key][process]
 }
 
 // hold writes down the lock that take returns, until its Context ends or the test says so.
@@ -45,6 +66,7 @@ func (d *diary) hold(ctx context.Context, process int, key advisory.Key, take fu
 		return nil, err
 	}
 	h.Got = history.Now()
+	d.begin(process, key)
 	d.done.Go(func() {
 		select {
 		case <-lock.Context().Done():
@@ -57,6 +79,43 @@ func (d *diary) hold(ctx context.Context, process int, key advisory.Key, take fu
 		d.holds = append(d.holds, h)
 	})
 	return lock, nil
+}
+
+// work is what runs under a lock for d, or until its ctx ends.
+func (d *diary) work(process int, how string, key advisory.Key, most time.Duration) func(context.Context) error {
+	asked := history.Now()
+	return func(ctx context.Context) error {
+		h := history.Hold{Process: process, How: how, Key: key.String(), Asked: asked, Got: history.Now()}
+		d.begin(process, key)
+		select {
+		case <-ctx.Done():
+			h.Told = history.Now()
+		case <-time.After(most):
+		}
+		h.Alive = history.Now()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.holds = append(d.holds, h)
+		return nil
+	}
+}
+
+// crowd has many goroutines of a Locker work under one key by turns, and one lead under another, until ctx
+// ends.
+func (d *diary) crowd(ctx context.Context, process int, l *locker.Locker, turns, lead advisory.Key) {
+	again := func(do func() error) {
+		d.done.Go(func() {
+			for ctx.Err() == nil {
+				if do() != nil {
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 50 {
+		again(func() error { return l.Do(ctx, turns, d.work(process, "Do", turns, 5*time.Millisecond)) })
+	}
+	again(func() error { return l.Lead(ctx, lead, d.work(process, "Lead", lead, time.Hour)) })
 }
 
 // of returns the holds of a key, the older first.
@@ -114,7 +173,7 @@ func holdAcross(t *testing.T, p promotion) {
 	var d diary
 	// For each driver: with the proof on both sides, with the proof and no grace, without a proof.
 	scene := func(i, kind int) advisory.Key { return advisory.Pair(int32(kind), int32(i)) }
-	const proven, noGrace, plain = 1, 2, 3
+	const proven, noGrace, plain, turns, lead = 1, 2, 3, 4, 5
 	for i, driver := range harness.Drivers[:2] {
 		strict, free := proofLocker(t, driver, a, locker.WithStandby()), proofLocker(t, driver, a)
 		for kind, l := range map[int]*locker.Locker{proven: strict, noGrace: strict, plain: free} {
@@ -123,9 +182,19 @@ func holdAcross(t *testing.T, p promotion) {
 				t.Fatal(err)
 			}
 		}
+		d.crowd(ctx, 1, strict, scene(i, turns), scene(i, lead))
 	}
-	time.Sleep(proofTimes.Beat) // at any time since a beat
-	stopped := history.Now()    // no earlier does b confirm no more
+	all := func(process int) func() bool {
+		return func() bool {
+			has := true
+			for i := range harness.Drivers[:2] {
+				has = has && d.times(process, scene(i, turns)) > 9 && d.times(process, scene(i, lead)) > 0
+			}
+			return has
+		}
+	}
+	harness.Eventually(t, "all had their turns at the old primary", all(1))
+	stopped := history.Now() // no earlier does b confirm no more
 	if p.cut {
 		b.Cut()
 	}
@@ -148,16 +217,24 @@ func holdAcross(t *testing.T, p promotion) {
 				}
 			})
 		}
+		d.crowd(ctx, 2, strict, scene(i, turns), scene(i, lead))
 	}
 	b.Promote()
 	promoted := history.Now()
 	c.Follow(b) // and confirms what that commits
 	t.Logf("%v: the new primary has a standby %.2f s after the promotion", p, history.Now().Since(promoted).Seconds())
 	waiting.Wait()
-	time.Sleep(proofTimes.Beat)
+	harness.Eventually(t, "all had their turns at the new primary", all(2))
 	stop()
 	d.done.Wait()
 	for i, driver := range harness.Drivers[:2] {
+		for _, kind := range []int{turns, lead} {
+			holds := d.of(scene(i, kind))
+			t.Logf("%s, %v: %s had the key %d times at the old primary, %d times at the new one", driver.Name, p, holds[0].How, d.times(1, scene(i, kind)), d.times(2, scene(i, kind)))
+			for _, err := range history.Check(holds, nil) {
+				t.Errorf("%s: %v", driver.Name, err)
+			}
+		}
 		for kind, what := range map[int]string{proven: "with the proof", noGrace: "without a grace", plain: "without a proof"} {
 			holds := d.of(scene(i, kind))
 			if len(holds) != 2 {
