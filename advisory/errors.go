@@ -42,6 +42,10 @@ var (
 	ErrStaleSnapshot = errors.New("pgadvisory: stale snapshot")
 	// ErrUnsafeServer: on this server, or through this pooler, the lock would not exclude others.
 	ErrUnsafeServer = errors.New("pgadvisory: unsafe server")
+	// ErrUnconfirmed: no standby has confirmed in time that the server is still the primary. Only a
+	// Locker that requires it, by locker.WithStandby, returns it: as the cause of a loss, which is
+	// also [ErrLost], and where no lock can be given out.
+	ErrUnconfirmed = errors.New("pgadvisory: primary not confirmed by a standby")
 )
 
 // A NotAcquiredError reports a wait that ended without the lock. It matches [ErrNotAcquired], and
@@ -93,6 +97,9 @@ const (
 	// StalePrimary: the server is an old primary. The pool has led to a newer timeline of the same
 	// system before, which began when a standby was promoted.
 	StalePrimary UnsafeReason = "old primary"
+	// NoStandby: the Locker requires locker.WithStandby, and synchronous_standby_names is empty, so
+	// that no standby confirms what the server commits.
+	NoStandby UnsafeReason = "no synchronous standby"
 )
 
 // An UnsafeServerError matches [ErrUnsafeServer] and gives the reason.

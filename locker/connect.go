@@ -48,6 +48,9 @@ func (s *session) connect() error {
 		return e
 	}
 	s.conn, s.batch = o.conn, o.batch
+	if err := s.prove(o); err != nil {
+		return &openingError{dbconn.FaultOf(err), err}
+	}
 	s.l.mu.Lock()
 	s.beginReady(o.pid)
 	s.l.sessionOpened()
@@ -55,6 +58,7 @@ func (s *session) connect() error {
 	s.l.pollOnly = o.deadlock <= s.l.times.Heartbeat
 	s.recordAnswer(o.sent)
 	s.watch = time.AfterFunc(s.l.times.Deadline, s.overdue)
+	s.loseIfUnproven() // it may have lapsed just now
 	s.l.mu.Unlock()
 	e := advisory.Event{Kind: advisory.SessionOpened, PID: o.pid, Err: o.unchecked}
 	if !o.bounded {

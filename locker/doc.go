@@ -67,6 +67,25 @@
 //
 // By default F = 15s and H = 0.5s, so U = 13s and D = 9.75s.
 //
+// # Standby
+//
+// [WithStandby] adds a proof for each server that sessions are on, usually one. A witness, which is a
+// connection of its own, has the server commit a beat that the synchronous standbys confirm. a is the
+// moment at which the last confirmed beat was sent.
+//
+//	        confirmed, and the grace is over          no beat confirmed for D
+//	sought ---------------------------------> held ------------------------------> ended
+//	   |                                        |                                    ^
+//	   |  no beat confirmed for D, no witness,  |  its last session has ended        |
+//	   |  or no names of standbys               +------------------------------------+
+//	   +-----------------------------------------------------------------------------+
+//
+// A session is ready when the proof of its server is held. When a proof ends, its sessions are lost, with
+// their locks: at a + D at the latest. A beat is sent every min(2s, D/4). A server that was promoted
+// gives out no lock for D + 1s after its last replayed commit.
+//
+// The arithmetic is in witness.go.
+//
 // # What can fail
 //
 //   - The link fails, or the server ends the session. The session is lost. The Contexts of its
@@ -77,6 +96,10 @@
 //     over while the work still runs.
 //   - An answer comes later than D after its statement was sent, because the process was stopped.
 //     The session is lost as if no answer had come.
+//   - With [WithStandby], no beat is confirmed for D: the standbys are away, or another server was
+//     promoted. All sessions on the server are lost as if it had not answered within D. The witness
+//     gives its connection up within two seconds.
+//   - The witness's connection fails. Another is opened, until D has passed.
 //   - A statement fails and the link works. The session compares its list with the server's locks
 //     and releases what it does not know. If the server lacks a lock, the session is lost.
 //   - Another session answers, which happens behind a pooler. The session is lost and calls fail

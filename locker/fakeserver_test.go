@@ -42,7 +42,7 @@ type fakeServer struct {
 	lateness time.Duration             // of the answer of a slice, beyond that
 	deadlock time.Duration             // deadlock_timeout
 	mindless bool                      // the driver does not mind its ctx, as lib/pq on a link that swallows packets
-	standby  bool                      // it is in recovery
+	recovery bool                      // it is a hot standby
 	pids     int
 	tokens   int64
 	number   int64  // server_version_num
@@ -53,6 +53,23 @@ type fakeServer struct {
 	table    int64                                            // size of the lock table, if not 10,000
 	astray   bool                                             // another session answers requests, as behind a pooler
 	fails    func(text string) error                          // if set, the error with which a statement ends after it was done
+	standby  fakeStandby
+}
+
+// A fakeStandby is what confirms the commits of a fakeServer.
+type fakeStandby struct {
+	names string                   // synchronous_standby_names
+	away  chan struct{}            // if set, no commit is confirmed before it is closed
+	grace time.Duration            // for how long the server gives out no lock yet
+	id    func(c *fakeConn) string // if set, which server a connection leads to
+}
+
+// server is which server a connection leads to. The mutex is held.
+func (c *fakeConn) server() string {
+	if id := c.f.standby.id; id != nil {
+		return id(c)
+	}
+	return "1 1"
 }
 
 // A fakeWait is a session in the server's queue for a key.
@@ -74,7 +91,8 @@ type fakeStatement struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001"}
+	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001",
+		standby: fakeStandby{names: "b"}}
 }
 
 // open opens a pool.
@@ -131,6 +149,7 @@ func (f *fakeServer) statements(wanted func(*fakeStatement) bool) (all []*fakeSt
 }
 
 func isPing(s *fakeStatement) bool     { return s.text == lockfn.Ping }
+func isBeat(s *fakeStatement) bool     { return s.text == lockfn.Beat }
 func isAnswered(s *fakeStatement) bool { return s.answered }
 func isSlice(s *fakeStatement) bool    { return strings.HasPrefix(s.text, "/*pgadvisory waits ") }
 
@@ -157,6 +176,7 @@ type fakeConn struct {
 	process  int
 	closed   chan struct{}
 	closedAt time.Time
+	commit   string // its synchronous_commit
 }
 
 func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.New("not here") }
@@ -363,6 +383,9 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	c.f.mu.Lock()
 	c.f.sent = append(c.f.sent, s)
 	mute, delay, transit := c.f.mute, c.f.delay, c.f.transit
+	if mute == nil && isBeat(s) {
+		mute = c.f.standby.away
+	}
 	if c.f.latency != nil {
 		delay, transit = c.f.latency(c)
 	}
@@ -453,6 +476,9 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		case strings.Contains(query, "set_config"):
 			for _, m := range settingOf.FindAllStringSubmatch(query, -1) {
 				c.f.settings[m[1]] = m[2]
+				if m[1] == "synchronous_commit" {
+					c.commit = m[2]
+				}
 			}
 		default:
 			c.f.t.Errorf("unknown: %s", query)
@@ -586,7 +612,7 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case batch != nil:
 			batch()
 		case query == lockfn.About:
-			rows.add(int64(c.pid), c.f.standby, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds(), c.f.number, int64(7), c.f.timeline)
+			rows.add(int64(c.pid), c.f.recovery, "PostgreSQL 18", c.f.tableSize(), int64(1), true, c.f.deadlock.Milliseconds(), c.f.number, int64(7), c.f.timeline)
 		case query == lockfn.HeldOn:
 			rows.add(int64(c.pid), int64(0), int64(0), "")
 			for key, holder := range c.f.locks {
@@ -604,6 +630,12 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == "SELECT "+lockfn.Token:
 			c.f.tokens++
 			rows.add(c.f.token())
+		case query == lockfn.ServerID:
+			rows.add(c.server())
+		case query == lockfn.Beat:
+			rows.add(c.server(), c.f.standby.names, c.commit, true)
+		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
+			rows.add(c.server(), c.f.standby.grace.Milliseconds())
 		case query == lockfn.Holders:
 			rows.columns = 8
 		case query == lockfn.Wanted:

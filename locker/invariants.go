@@ -61,6 +61,12 @@ func (l *Locker) checkSessions(must requirement) {
 		s.check(must)
 		must(s.alive(), "a session is on the list while %v", s.phase)
 	}
+	for k, p := range l.proofs {
+		must(p.server == k && p.phase.is(proofSought|proofHeld) && len(p.sessions) > 0, "a proof is %v, for %d sessions", p.phase, len(p.sessions))
+		for s := range p.sessions {
+			must(s.proof == p && s.alive(), "a session of a proof is %v", s.phase)
+		}
+	}
 	for s := range l.lost {
 		must(!s.alive(), "a session is on the list of lost ones while %v", s.phase)
 		for _, h := range s.holds {
@@ -128,6 +134,9 @@ func (s *session) check(must requirement) {
 	must(s.phase == sessionOpening || (g != nil) == s.phase.is(sessionWaiting|sessionSlicing|sessionSettling), "a session is %v, waits: %t", s.phase, g != nil)
 	must(g == nil || g.waiter == s, "a session waits for a key that does not know it")
 	must(s.opened() == (s.phase != sessionOpening), "a session of pid %d is %v", s.pid, s.phase)
+	if s.l.settings.Standby && s.opened() {
+		must(s.proof != nil && s.proof.phase == proofHeld && s.l.proofs[s.proof.server] == s.proof, "a session is %v without a proof", s.phase)
+	}
 	for k, h := range s.holds {
 		must(h.session == s, "a session has the hold of another: %v", k)
 		must(h.dead == nil && h.gate.hold == h && h.gate.key == k, "a session has a hold that its gate does not have: %v", k)

@@ -92,6 +92,30 @@ func TestBrokenInvariantsAreReported(t *testing.T) {
 	}
 }
 
+// So are those of a proof.
+func TestBrokenInvariantsOfAProofAreReported(t *testing.T) {
+	if c, _ := newProvenScene(0); c.l.broken() != nil {
+		t.Fatal(c.l.broken())
+	}
+	for _, v := range []struct {
+		breaks func(scene, *proof)
+		want   string
+	}{
+		{func(c scene, p *proof) { p.phase = proofSought }, "a session is ready without a proof"},
+		{func(c scene, p *proof) { p.phase = proofEnded }, "a proof is ended, for 2 sessions"},
+		{func(c scene, p *proof) { c.front.proof = nil }, "a session is ready without a proof"},
+		{func(c scene, p *proof) { delete(c.l.proofs, p.server) }, "without a proof"},
+		{func(c scene, p *proof) { clear(p.sessions) }, "for 0 sessions"},
+		{func(c scene, p *proof) { c.waits.phase = sessionLost }, "a session of a proof is lost"},
+	} {
+		c, p := newProvenScene(0)
+		v.breaks(c, p)
+		if err := c.l.broken(); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("want %q, got: %v", v.want, err)
+		}
+	}
+}
+
 // A transition that the diagrams do not have panics in test builds, and so does the end of a
 // locked region in which an invariant was broken.
 func TestIllegalTransitionsPanic(t *testing.T) {

@@ -72,6 +72,8 @@ type Locker struct {
 	uncheckable error     // why no lock is given out yet; nil if it is not known to be so
 	checkedAt   time.Time // when a check of the server that could not be made was last tried again
 
+	proofs map[string]*proof // by their servers, with WithStandby
+
 	held int64 // locks of ours on the server
 	room room
 
@@ -88,7 +90,7 @@ var _ advisory.Locker = (*Locker)(nil)
 func New(db *sql.DB, opts ...Option) *Locker {
 	l := &Locker{
 		db: db, gates: map[advisory.Key]*gate{}, users: map[*handle]struct{}{}, sessions: map[*session]struct{}{}, lost: map[*session]struct{}{},
-		drained: make(chan struct{}), ending: make(chan struct{}), asked: asked{turn: make(chan struct{}, 1)},
+		proofs: map[string]*proof{}, drained: make(chan struct{}), ending: make(chan struct{}), asked: asked{turn: make(chan struct{}, 1)},
 	}
 	l.settings, l.bad = lockerSettings(opts)
 	if l.bad == nil && db == nil {

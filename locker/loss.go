@@ -43,6 +43,9 @@ func (s *session) overdue() {
 // server may have let go meanwhile: this process was stopped, say, and its timers come after
 // the answer. The mutex is held.
 func (s *session) loseIfLate(sent time.Time) bool {
+	if s.loseIfUnproven() {
+		return true
+	}
 	if sent.IsZero() || time.Since(sent) < s.l.times.Deadline {
 		return false
 	}

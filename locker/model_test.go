@@ -108,6 +108,7 @@ type machine struct {
 	keys    int
 	readers bool // shared is more frequent
 	dense   bool // all is at nearly the same time
+	standby bool // the Lockers require one
 	all     sync.WaitGroup
 }
 
@@ -132,7 +133,7 @@ func runProgram(t *testing.T, program []byte) (report string) {
 func run(t *testing.T, program []byte) string {
 	var head [6]byte
 	program = program[copy(head[:], program):]
-	m := &machine{f: newFakeServer(t), keys: []int{1, 1, 2, 4}[head[0]%4], dense: head[0]&0x40 != 0, readers: head[0]&0x80 != 0}
+	m := &machine{f: newFakeServer(t), keys: []int{1, 1, 2, 4}[head[0]%4], dense: head[0]&0x40 != 0, readers: head[0]&0x80 != 0, standby: head[5]&0x60 == 0x60}
 	processes := 1 + int(head[1]%2)
 	fencing := head[2]&1 != 0
 	m.b = newBook(m.f, processes, fencing)
@@ -144,10 +145,14 @@ func run(t *testing.T, program []byte) string {
 	var pools []*sql.DB
 	for i := range processes {
 		db := sql.OpenDB(fakeProcess{m.f, i})
-		if head[4]&0x07 == 0 {
-			db.SetMaxOpenConns(2 + int(head[4]>>3%3))
-		}
 		opts := []locker.Option{locker.WithoutServerCheck(), locker.WithMaxConns(2 + int(head[5]%3))}
+		least := 2
+		if m.standby {
+			opts, least = append(opts, locker.WithStandby()), 3
+		}
+		if head[4]&0x07 == 0 {
+			db.SetMaxOpenConns(least + int(head[4]>>3%3))
+		}
 		if fencing {
 			opts = append(opts, locker.WithFencing())
 		}

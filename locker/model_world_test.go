@@ -90,11 +90,27 @@ func (m *machine) kill(s step) {
 	})
 }
 
+// cutOff has no commit confirmed for some time.
+func (m *machine) cutOff(d time.Duration) {
+	m.b.do(func() {
+		m.b.log("no standby for %v", d)
+		m.b.faults = append(m.b.faults, fault{from: m.b.at(), to: m.b.at() + d, effect: 15 * time.Second, silent: true})
+	})
+	m.f.cutOff()
+	time.Sleep(d)
+	m.b.do(func() { m.b.log("a standby is back") })
+	m.f.heal()
+}
+
 // silence has the server answer nothing for some time. If its host is gone for those who asked, it
 // lets go of their locks when tcp_user_timeout is over.
 func (m *machine) silence(s step, d time.Duration) {
 	if s.mode&3 == 0 {
 		d += 10 * time.Second
+	}
+	if m.standby && s.mode&4 == 0 {
+		m.cutOff(d)
+		return
 	}
 	var n int
 	var gone *time.Timer

@@ -286,7 +286,7 @@ func TestUnclearFaultsEndTheFirstWaitsOnly(t *testing.T) {
 	}{
 		"standby": {
 			true,
-			func(f *fakeServer, on bool) { f.standby = on },
+			func(f *fakeServer, on bool) { f.recovery = on },
 			func(err error) bool {
 				e, ok := errors.AsType[*advisory.UnsafeServerError](err)
 				return ok && e.Reason == advisory.Standby

@@ -107,6 +107,7 @@ func (l *Locker) rememberUnchecked(err error) {
 
 // whyUnchecked adds the reason to err if no lock could be given out for want of a check.
 func (l *Locker) whyUnchecked(err error) error {
+	err = l.whyUnproven(err)
 	if !l.checkDue() {
 		return err
 	}

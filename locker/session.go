@@ -42,7 +42,8 @@ type session struct {
 	watch     *time.Timer
 	wait      sessionWait
 	idleSince time.Time
-	orphans   int // locks of a lost session whose callers have not returned
+	orphans   int    // locks of a lost session whose callers have not returned
+	proof     *proof // that its server is the primary; nil if the Locker does not require one
 
 	// The owner's own.
 	conn   *sql.Conn
@@ -92,7 +93,7 @@ func (s *session) nudge() {
 
 // answeredLately reports whether the server was heard of within a heartbeat.
 func (s *session) answeredLately() bool {
-	return s.alive() && time.Since(s.answered) < s.l.times.Heartbeat
+	return s.alive() && time.Since(s.answered) < s.l.times.Heartbeat && s.proven()
 }
 
 // run is the owner.
@@ -299,6 +300,9 @@ func (s *session) deliver(ops []*op, sent time.Time, err error, deliver func(*op
 	for _, o := range ops {
 		deliver(o)
 	}
+	if len(ops) > 0 {
+		s.noteIdle()
+	}
 	return true
 }
 
@@ -315,6 +319,7 @@ func (s *session) ping() {
 		if s.l.checkDue() {
 			s.l.checkLater()
 		}
+		s.rest()
 	} else if len(s.holds) == 0 && s.wait.gate == nil && time.Since(s.idleSince) > idleTime {
 		s.closing = true
 	}

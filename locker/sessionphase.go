@@ -125,4 +125,5 @@ func (s *session) end(as sessionPhase, err error) {
 	if s.l.front == s {
 		s.l.front = nil
 	}
+	s.leaveProof()
 }

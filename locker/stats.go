@@ -18,12 +18,12 @@ func (l *Locker) Holds(key advisory.Key) bool {
 	if g == nil || g.hold == nil || len(g.hold.users) == 0 {
 		return false
 	}
-	return time.Since(g.hold.session.answered) < l.times.Deadline
+	return time.Since(g.hold.session.answered) < l.times.Deadline && g.hold.session.proven()
 }
 
 // Stats are numbers of the moment.
 type Stats struct {
-	Sessions int // connections in use
+	Sessions int // connections that take and hold locks; WithStandby uses one more
 	Held     int // locks held on the server
 	Users    int // locks that callers have, and work under lost ones; readers share one of the server
 	Waiting  int // callers that wait

@@ -79,15 +79,15 @@ func (l *tokenLoad) end() {
 	l.done.Wait()
 }
 
-// A promotion is how the primary of a load is replaced.
-type promotion struct {
+// A loadPromotion is how the primary of a load is replaced.
+type loadPromotion struct {
 	name        string
 	synchronous bool // the standby
 	lags        bool // the standby: it does not get what is written just before
 	isolated    bool // the old primary goes on, instead of a crash
 }
 
-var promotions = []promotion{
+var promotions = []loadPromotion{
 	{"isolated, synchronous", true, true, true},
 	{"crashed, lagging", false, true, false},
 	{"crashed, synchronous", true, false, false},
@@ -113,7 +113,7 @@ func TestTokensGrowOverPromotions(t *testing.T) {
 	}
 }
 
-func promote(t *testing.T, primary, standby *harness.Node, how promotion, before, after harness.Driver) {
+func promote(t *testing.T, primary, standby *harness.Node, how loadPromotion, before, after harness.Driver) {
 	t.Helper()
 	if how.synchronous {
 		primary.Synchronous(standby.Name)

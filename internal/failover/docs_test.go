@@ -36,6 +36,16 @@ var stated = []struct {
 	{"cmd/pgadvisory/run.go", `the lock is free; at least ([\d.]+), by default ([\d.]+)"`, 1, func([]float64) []float64 {
 		return []float64{failover.Min.Seconds(), failover.Default.Seconds()}
 	}},
+	{"docs/failover.md", `By default F is ([\d.]+) s and D is ([\d.]+) s`, 1, func([]float64) []float64 {
+		return []float64{failover.Default.Seconds(), failover.Of(failover.Default, failover.DefaultHeartbeat).Deadline.Seconds()}
+	}},
+	{"docs/failover.md", `F = ([\d.]+) s, so D = ([\d.]+) s`, 1, func(given []float64) []float64 {
+		return []float64{given[0], failover.Of(seconds(given[0]), failover.DefaultHeartbeat).Deadline.Seconds()}
+	}},
+	{"docs/failover.md", `(?m)^\| ([\d.]+) s \| ([\d.]+) s \| [\d,]+ \| [\d.]+ MB \|$`, 3, func(given []float64) []float64 {
+		return []float64{given[0], failover.Of(seconds(given[0]), failover.DefaultHeartbeat).Beat.Seconds()}
+	}},
+	{"locker/standby.go", `within the deadline,\s+(?://\s+)?([\d.]+) s by default`, 1, byDefault(func(ts failover.Times) time.Duration { return ts.Deadline })},
 	{"locker/option.go", `is free again\. It is ([\d.]+) s\s+(?://\s+)?by default, and from ([\d.]+) s to 9 h`, 1, func([]float64) []float64 {
 		return []float64{failover.Default.Seconds(), failover.Min.Seconds()}
 	}},

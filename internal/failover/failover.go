@@ -14,6 +14,12 @@
 // before that.
 //
 // The server frees the locks at the latest H + U + 1 s after the client vanished, which is at most F.
+//
+// Where a standby confirms that the server is still the primary:
+//
+//	B = min(2 s, D/4)    the interval of the confirmed heartbeats
+//	G = D + 1 s          the grace: a promoted server gives out no lock earlier than G after the
+//	                     last commit that it replayed
 package failover
 
 import (
@@ -32,6 +38,10 @@ const (
 	endHeartbeat = time.Second // a heartbeat is less
 
 	longestSlice = 8 * time.Second
+	longestBeat  = 2 * time.Second
+
+	// ClockSkew is by how much the clock of a promoted server may be ahead of the old one's.
+	ClockSkew = time.Second
 )
 
 // Times are the times of a Locker. Deadline and Slice count from the moment at which the last
@@ -45,6 +55,8 @@ type Times struct {
 	Deadline    time.Duration // when the client gives up
 	Slice       time.Duration // the longest slice of a wait
 	Check       time.Duration // the longest check of the server on a session that holds locks
+	Beat        time.Duration // the interval of the heartbeats that a standby confirms
+	Grace       time.Duration // for how long after its last replayed commit a promoted server gives out no lock
 }
 
 // Of returns the times of a failover time and a heartbeat, which [Times.Validate] checks.
@@ -58,6 +70,8 @@ func Of(failover, heartbeat time.Duration) Times {
 	t.Slice = min(longestSlice, t.Deadline/2)
 	// Pings wait for the check, but a far link takes some ten round trips.
 	t.Check = max(heartbeat, t.Deadline/4)
+	t.Beat = min(longestBeat, t.Deadline/4)
+	t.Grace = t.Deadline + ClockSkew
 	return t
 }
 

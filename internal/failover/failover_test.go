@@ -29,6 +29,9 @@ func TestTimesKeepTheirOrder(t *testing.T) {
 			if ts.Slice > ts.Deadline/2 || ts.Slice > 8*time.Second || ts.Check < h {
 				t.Errorf("%v, %v: %+v", f, h, ts)
 			}
+			if ts.Beat > ts.Deadline/4 || ts.Beat > 2*time.Second || ts.Beat < 100*time.Millisecond || ts.Grace < ts.Deadline+time.Second {
+				t.Errorf("%v, %v: %+v", f, h, ts)
+			}
 			if ts.Idle < time.Second || ts.UserTimeout%time.Second != 0 {
 				t.Errorf("%v, %v: the server takes whole seconds, and 0 as its default: %+v", f, h, ts)
 			}

@@ -45,6 +45,7 @@ type Locker struct {
 	MaxConns        int
 	ApplicationName string
 	NoServerCheck   bool
+	Standby         bool
 }
 
 // Set is an option of every call. An option that embeds it fits where its interface says.

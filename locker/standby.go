@@ -1,0 +1,30 @@
+package locker
+
+import "github.com/pgadvisory/pgadvisory/internal/option"
+
+// WithStandby requires proof, from a standby, that the server is still the primary. Without it a
+// primary that is cut off from its standbys goes on granting locks after one of them is promoted, and
+// the promoted server grants the same keys.
+//
+// The Locker commits a message of the write-ahead log every two seconds, or every quarter of its
+// deadline where that is less, and waits until the synchronous standbys have it. It uses a connection
+// of its own for that.
+//
+//   - If no commit is confirmed within the deadline, 9.75 s by default, the Contexts of all locks end
+//     with [advisory.ErrLost] and [advisory.ErrUnconfirmed]. An outage of the standbys that is longer
+//     costs the locks.
+//   - No lock is given out before a commit is confirmed. Calls wait for that, at most for the deadline.
+//   - After a promotion the new primary gives out no lock for the deadline and one second: by then the
+//     locks of the old one have ended.
+//   - If synchronous_standby_names is empty, Ping and each call fail with [advisory.ErrUnsafeServer],
+//     reason [advisory.NoStandby]. Lead campaigns until there are names.
+//
+// It holds only if each standby that may be promoted confirms each commit, if all Lockers of a key have
+// this option and the same failover time, and if the servers' clocks are within a second. See
+// docs/failover.md.
+//
+// The pool needs at least three connections. A Locker that has held nothing and was asked for nothing
+// for ten seconds closes its connections, so that it has the server commit nothing.
+func WithStandby() Option {
+	return newOption(func(s *option.Locker) { s.Standby = true })
+}
