@@ -148,7 +148,7 @@ func (p *proof) overdue() {
 // lapse ends the proof because no beat was confirmed within the deadline. The mutex is held.
 func (p *proof) lapse() {
 	why := p.doubt
-	if !p.beating.IsZero() {
+	if !p.beating.IsZero() && (why == nil || time.Since(p.beating) >= p.l.times.Beat) {
 		why = fmt.Errorf("a commit waits for a standby, or its answer for the link, since %v", time.Since(p.beating).Round(time.Millisecond))
 	}
 	p.end(&unconfirmedError{within: p.l.times.Deadline, why: why})

@@ -54,6 +54,13 @@ func (f *fakeServer) connections() (n int) {
 	return n
 }
 
+// opened returns how many were ever opened.
+func (f *fakeServer) opened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pids
+}
+
 // lastConfirmed is when the last beat was sent that was answered.
 func (f *fakeServer) lastConfirmed() (at time.Time) {
 	for _, s := range f.beats() {
@@ -80,9 +87,11 @@ func TestBeatsAreSentWhileSomethingIsHeld(t *testing.T) {
 		if lock.Context().Err() != nil || !l.Holds(job) {
 			t.Error(context.Cause(lock.Context()))
 		}
-		if commit := f.settings["synchronous_commit"]; commit != "on" {
-			t.Errorf("synchronous_commit is %q", commit)
-		}
+		f.set(func() {
+			if commit := f.settings["synchronous_commit"]; commit != "on" {
+				t.Errorf("synchronous_commit is %q", commit)
+			}
+		})
 		locks := f.holder(job)
 		for _, b := range f.beats() {
 			if b.pid == locks.pid {
@@ -234,7 +243,7 @@ func (f *fakeServer) locked() int {
 func TestGraceOfAPromotedServer(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, 500 * time.Millisecond, standbyTimes.Grace} {
 		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-			f.standby.grace = grace
+			f.set(func() { f.standby.grace = grace })
 			ctx, cancel := context.WithTimeout(t.Context(), grace/2)
 			defer cancel()
 			start := time.Now()
@@ -256,7 +265,7 @@ func TestGraceOfAPromotedServer(t *testing.T) {
 // In the grace the beats are not confirmed any more.
 func TestGraceWithoutConfirmations(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-		f.standby.grace = standbyTimes.Grace
+		f.set(func() { f.standby.grace = standbyTimes.Grace })
 		time.AfterFunc(100*time.Millisecond, f.cutOff)
 		takes(t, "TryLock", standbyTimes.Deadline, func() {
 			if _, ok, err := l.TryLock(t.Context(), job); ok || !errors.Is(err, advisory.ErrUnconfirmed) {
@@ -270,7 +279,7 @@ func TestGraceWithoutConfirmations(t *testing.T) {
 func TestNoSynchronousStandby(t *testing.T) {
 	for _, names := range []string{"", "  "} {
 		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-			f.standby.names = names
+			f.set(func() { f.standby.names = names })
 			_, _, tried := l.TryLock(t.Context(), job)
 			_, waited := l.Lock(t.Context(), job)
 			for what, err := range map[string]error{"Ping": l.Ping(t.Context()), "TryLock": tried, "Lock": waited} {
@@ -358,7 +367,7 @@ func TestWitnessOnAnotherServer(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		first := lock(t, l, job)
 		last := f.lastConfirmed()
-		moved := f.pids
+		moved := f.opened()
 		f.set(func() {
 			f.standby.id = func(c *fakeConn) string {
 				if c.pid > moved {
@@ -410,8 +419,8 @@ func TestWitnessThatIsReset(t *testing.T) {
 		if held.Context().Err() != nil {
 			t.Error(context.Cause(held.Context()))
 		}
-		if f.pids != 5 { // the session's, the first witness's and three more
-			t.Errorf("%d connections were opened", f.pids)
+		if n := f.opened(); n != 5 { // the session's, the first witness's and three more
+			t.Errorf("%d connections were opened", n)
 		}
 	})
 }
@@ -437,17 +446,15 @@ func TestAnIdleLockerSendsNoBeats(t *testing.T) {
 		// One that asks now and then keeps them, also if it is refused.
 		f.set(func() { f.locks[job.String()] = &fakeConn{f: f} })
 		l.Ping(t.Context())
-		f.mu.Lock()
-		opened := f.pids
-		f.mu.Unlock()
+		opened := f.opened()
 		for range 20 {
 			time.Sleep(9 * time.Second)
 			if _, ok, err := l.TryLock(t.Context(), job); ok || err != nil {
 				t.Errorf("%v, %v", ok, err)
 			}
 		}
-		if f.pids != opened {
-			t.Errorf("%d connections were opened, %d before", f.pids, opened)
+		if n := f.opened(); n != opened {
+			t.Errorf("%d connections were opened, %d before", n, opened)
 		}
 	})
 }
