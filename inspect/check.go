@@ -36,15 +36,24 @@ const checkTime = 30 * time.Second
 //     "statement_timeout": their values on connections of this pool.
 //   - "track_activities": whether it is on, as the detection of deadlocks requires.
 //   - "pool": whether it is large enough.
+//   - "failover": what a promotion of a standby means for locks. Whether standbys confirm commits of
+//     this role, whether all that may be promoted do, and whether holders stop before a standby is
+//     promoted: see [PromotedAfter]. Not on a hot standby. A primary that is cut off but alive is not
+//     covered: the failover manager must stop it. Replication below PostgreSQL, as of volumes, does
+//     not show.
 //
 // Behind a pooler in transaction mode, and if the server is not PostgreSQL, that is the only finding.
 //
-// Check returns an error if it could not make the check. The result of the check is [Report.Err].
-// Check returns within two seconds after ctx ends, and takes at most half a minute. A connection
-// that does not answer is discarded.
-func Check(ctx context.Context, db *sql.DB) (*Report, error) {
+// Check returns an error if it could not make the check, or if an option is out of range. The result
+// of the check is [Report.Err]. Check returns within two seconds after ctx ends, and takes at most
+// half a minute. A connection that does not answer is discarded.
+func Check(ctx context.Context, db *sql.DB, opts ...CheckOption) (*Report, error) {
 	if db == nil {
 		return nil, errors.New("pgadvisory: check the server: db is nil")
+	}
+	s, err := readCheckOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("pgadvisory: check the server: %w", err)
 	}
 	limit, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -53,8 +62,8 @@ func Check(ctx context.Context, db *sql.DB) (*Report, error) {
 	}
 	late, stop := bound.Context(limit)
 	defer stop()
-	var c check
-	_, err := bound.Call(late, func(ctx context.Context) (none struct{}, _ error) {
+	c := check{settings: s}
+	_, err = bound.Call(late, func(ctx context.Context) (none struct{}, _ error) {
 		return none, c.run(ctx, db)
 	}, c.giveUp, func(struct{}, error) {})
 	if err != nil {
@@ -64,8 +73,9 @@ func Check(ctx context.Context, db *sql.DB) (*Report, error) {
 }
 
 type check struct {
-	report Report
-	first  atomic.Pointer[pooler.Link] // for giveUp
+	settings checkSettings
+	report   Report
+	first    atomic.Pointer[pooler.Link] // for giveUp
 
 	tcp   bool
 	proxy bool // the connection leads through a proxy
@@ -133,6 +143,13 @@ func (c *check) addFindings(ctx context.Context, db *sql.DB, first *pooler.Link,
 	c.timeouts(settings)
 	c.activities(settings)
 	c.pool(db)
+	if !recovery {
+		r, err := readReplication(ctx, first.Conn, settings)
+		if err != nil {
+			return err
+		}
+		c.report.Findings = append(c.report.Findings, failoverOf(r, c.settings))
+	}
 	return nil
 }
 

@@ -149,3 +149,24 @@ func promote(t *testing.T, primary, standby *harness.Node, how loadPromotion, be
 	}
 	primary.Rebuild(standby)
 }
+
+// The limit that the documentation names: two standbys of one primary that are both promoted begin
+// the same timeline, also one after the other if the second never saw the first.
+func TestTwoPromotedStandbysOfOnePrimaryShareATimeline(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	r := harness.NewReplication(t, 2)
+	for _, n := range r.Standbys {
+		n.Promote()
+		lock, err := locker.New(harness.Drivers[0].Open(t, n.URL()).DB, locker.WithFencing()).Lock(t.Context(), harness.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Timeline() != 2 || lock.Token()>>48 != 2 {
+			t.Errorf("%s is on timeline %d, with token %#x", n.Name, n.Timeline(), lock.Token())
+		}
+		if err := n.Stop("immediate"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -125,10 +125,14 @@ func TestBatchOnAnotherSessionDoesNothing(t *testing.T) {
 				var (
 					gotPID  int
 					answers string
-					token   int64
+					drawn   string
 				)
-				if err := conn.QueryRowContext(t.Context(), lockfn.Batch(true, expected), keys, ops).Scan(&gotPID, &answers, &token); err != nil {
+				if err := conn.QueryRowContext(t.Context(), lockfn.Batch(true, expected), keys, ops).Scan(&gotPID, &answers, &drawn); err != nil {
 					t.Fatal(err)
+				}
+				token, err := lockfn.ReadToken(drawn, 0)
+				if err != nil {
+					t.Error(err)
 				}
 				if gotPID != pid || answers != answer || (token != 0) != own {
 					t.Errorf("own session %v: pid %d (not %d), answers %q, token %d", own, gotPID, pid, answers, token)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/inspect"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 )
 
 var checkCommand = &command{
@@ -20,11 +21,19 @@ a server that is not PostgreSQL. With --strict it is 1 if there is a warning or 
 
   pgadvisory check
   pgadvisory check --strict --after 60
+  pgadvisory check --promoted-after 20       compares the failover manager's time with the locks'
+
+The finding "failover" says whether commits wait for a standby, and whether holders of locks stop before
+a standby is promoted. The server does not know after how long that is: give it with --promoted-after.
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
 		strict := flags.Bool("strict", false, "exit code 1 if there is a warning or a suspect")
 		asJSON := flags.Bool("json", false, "print an object of JSON, on one line")
+		var promoted seconds
+		flags.Var(&promoted, "promoted-after", "the failover manager promotes a standby so many `SECONDS` after the primary's last answer, at the earliest")
+		within := seconds{Duration: failover.Default}
+		flags.Var(&within, "failover", "the failover time of the programs' locks in `SECONDS`, as run --failover and locker.WithFailover")
 		after := seconds{Duration: 5 * time.Minute}
 		flags.Var(&after, "after", "report sessions that hold a lock and have been idle, or have waited, for so many `SECONDS`; at least 2")
 		return func(ctx context.Context, args []string) error {
@@ -34,12 +43,15 @@ a server that is not PostgreSQL. With --strict it is 1 if there is a warning or 
 			if after.Duration < 2*time.Second {
 				return usage("check: --after %v: give at least 2s", after.Duration)
 			}
+			if within.Duration < failover.Min || within.Duration > failover.Max {
+				return usage("check: --failover %v: it is from %v to %vh", within.Duration, failover.Min, failover.Max.Hours())
+			}
 			db, err := t.open(ctx, "pgadvisory check")
 			if err != nil {
 				return err
 			}
 			defer db.Close()
-			report, err := inspect.Check(ctx, db)
+			report, err := inspect.Check(ctx, db, inspect.PromotedAfter(promoted.Duration), inspect.Failover(within.Duration))
 			if err != nil {
 				return err
 			}

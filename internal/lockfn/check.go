@@ -27,4 +27,11 @@ const lockTable = "pg_catalog.current_setting('max_locks_per_transaction')::pg_c
 // source.
 const SettingsForCheck = "SELECT s.name, s.setting, coalesce(s.unit, ''), s.source FROM pg_catalog.pg_settings s WHERE s.name IN (" +
 	"'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout', 'statement_timeout', " +
-	"'tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', 'tcp_user_timeout', 'track_activities') ORDER BY s.name"
+	"'tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count', 'tcp_user_timeout', 'track_activities', 'synchronous_commit', 'synchronous_standby_names') ORDER BY s.name"
+
+// Standbys counts the standbys that stream from the server: all, those whose state the role may see,
+// and of those the ones that confirm commits. A role without rights sees only how many there are. A
+// subscriber of logical replication is no standby.
+const Standbys = "SELECT pg_catalog.count(*), pg_catalog.count(r.state), pg_catalog.count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')) " +
+	"FROM pg_catalog.pg_stat_replication r WHERE coalesce(r.state, 'streaming') IN ('streaming', 'catchup') " +
+	"AND NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')"
