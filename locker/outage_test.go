@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -237,6 +238,38 @@ func TestClosedPoolEndsWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The Observer hears of long waits during an outage, too.
+func TestWaitingEventsInAnOutage(t *testing.T) {
+	for name, call := range waiting {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var waited []time.Duration
+			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				f.set(func() { f.refused = errRefused })
+				ended := make(chan error)
+				go func() { ended <- call(context.Background(), l) }()
+				time.Sleep(79 * time.Second)
+				mu.Lock()
+				want := []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second}
+				if !slices.Equal(waited, want) {
+					t.Errorf("reported after %v, want %v", waited, want)
+				}
+				mu.Unlock()
+				f.set(func() { f.refused = nil })
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}, advisory.WithObserver(observed(func(e advisory.Event) {
+				if e.Kind == advisory.Waiting {
+					mu.Lock()
+					waited = append(waited, e.Waited)
+					mu.Unlock()
+				}
+			})))
+		})
+	}
 }
 
 // Close and Shutdown end all waits, also those in a pause.
