@@ -126,15 +126,24 @@ func lasting(err error) bool {
 	return ok && e.fault == dbconn.Lasting
 }
 
+// errNotOpened is the reason while the first attempt is under way.
+var errNotOpened = errors.New("no session for locks is open yet, the server has not answered the attempt to connect")
+
 // whyNoSession adds to err, which may be nil, why there is no session.
 func (l *Locker) whyNoSession(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var why error
 	switch {
-	case !l.cutOff():
+	case l.cutOff():
+		why = l.outage.err
+	case l.front != nil && !l.front.opened() && l.readySession() == nil && l.uncheckable == nil:
+		why = errNotOpened
+	default:
 		return err
-	case err == nil:
-		return l.outage.err
 	}
-	return fmt.Errorf("%w; %w", err, l.outage.err)
+	if err == nil {
+		return why
+	}
+	return fmt.Errorf("%w; %w", err, why)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -239,6 +240,38 @@ func TestClosedPoolEndsWaits(t *testing.T) {
 	})
 }
 
+// The Observer hears of long waits during an outage, too.
+func TestWaitingEventsInAnOutage(t *testing.T) {
+	for name, call := range waiting {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var waited []time.Duration
+			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				f.set(func() { f.refused = errRefused })
+				ended := make(chan error)
+				go func() { ended <- call(context.Background(), l) }()
+				time.Sleep(79 * time.Second)
+				mu.Lock()
+				want := []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second}
+				if !slices.Equal(waited, want) {
+					t.Errorf("reported after %v, want %v", waited, want)
+				}
+				mu.Unlock()
+				f.set(func() { f.refused = nil })
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}, advisory.WithObserver(observed(func(e advisory.Event) {
+				if e.Kind == advisory.Waiting {
+					mu.Lock()
+					waited = append(waited, e.Waited)
+					mu.Unlock()
+				}
+			})))
+		})
+	}
+}
+
 // Close and Shutdown end all waits, also those in a pause.
 func TestClosedLockerEndsWaitsInAnOutage(t *testing.T) {
 	for name, end := range map[string]func(*locker.Locker) error{
@@ -347,38 +380,49 @@ func TestWaitThatEndsInAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 				f.set(func() { f.refused = errRefused })
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
 				reason := errors.New("the pod is drained")
-				told, tell := context.WithCancelCause(context.Background())
-				time.AfterFunc(20*time.Second, func() { tell(reason) })
-				for _, c := range []struct {
-					what string
-					ctx  context.Context
-					want error
-					opts []advisory.LockerOption
-				}{
-					{"ctx", ctx, context.DeadlineExceeded, nil},
-					{"a cause", told, reason, nil},
-					{"MaxWait", context.Background(), advisory.ErrNotAcquired, []advisory.LockerOption{advisory.MaxWait(7 * time.Second)}},
-				} {
-					what := c.what
-					start := time.Now()
-					err := call(c.ctx, l, c.opts...)
-					e, ok := errors.AsType[*advisory.NotAcquiredError](err)
-					if !ok || !errors.Is(err, c.want) || !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(e.Cause, syscall.ECONNREFUSED) {
-						t.Errorf("%s: %v", what, err)
+				const limit = 7 * time.Second
+				for what, want := range map[string]error{"ctx": context.DeadlineExceeded, "a cause": reason, "MaxWait": advisory.ErrNotAcquired} {
+					ctx, cancel := context.WithCancelCause(context.Background())
+					var opts []advisory.LockerOption
+					if what == "MaxWait" {
+						opts = append(opts, advisory.MaxWait(limit))
+					} else {
+						time.AfterFunc(limit, func() { cancel(want) })
 					}
-					if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
-						t.Errorf("%s: %v", what, err)
-					}
-					if took := time.Since(start); c.ctx == context.Background() && took != 7*time.Second {
-						t.Errorf("%s: it took %v", what, took)
-					}
+					takes(t, what, limit, func() {
+						err := call(ctx, l, opts...)
+						e, ok := errors.AsType[*advisory.NotAcquiredError](err)
+						if !ok || !errors.Is(err, want) || !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(e.Cause, syscall.ECONNREFUSED) {
+							t.Errorf("%s: %v", what, err)
+						}
+						if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
+							t.Errorf("%s: %v", what, err)
+						}
+					})
+					cancel(nil)
 				}
 			})
 		})
 	}
+}
+
+// The first attempt to connect is under way when the time of a wait ends. The error says so.
+func TestWaitThatEndsBeforeAnAnswer(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		f.fallMute()
+		_, err := l.Lock(context.Background(), job, advisory.MaxWait(5*time.Second))
+		if !errors.Is(err, advisory.ErrNotAcquired) || !strings.Contains(err.Error(), "the server has not answered") {
+			t.Error(err)
+		}
+		f.speakAgain()
+		held := lock(t, l, job)
+		_, err = l.Lock(context.Background(), job, advisory.MaxWait(time.Second))
+		if e, ok := errors.AsType[*advisory.NotAcquiredError](err); !ok || e.Cause != nil {
+			t.Error(err)
+		}
+		held.Unlock()
+	})
 }
 
 // The front session is lost and no other can be opened, while a session waits in slices. Calls that wait

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -117,13 +116,12 @@ func TestSixIdleConnectionsToASilentHost(t *testing.T) {
 			for _, url := range []string{s.Server.SocketURL(), second.SocketURL()} {
 				harness.DoSQL(t, harness.Drivers[0].Open(t, url), "ALTER ROLE postgres PASSWORD 'word'")
 			}
-			u := fmt.Sprintf("postgres://postgres:word@%s,%s/postgres?sslmode=disable&connect_timeout=2", s.Server.Addr(), second.Addr())
-			var by harness.Dialer = m
+			one := "postgres://postgres:word@" + s.Server.Addr() + "/postgres?sslmode=disable"
+			dsn, by := harness.DSNOf(t, one, s.Server.Addr(), second.Addr())+" connect_timeout=2", harness.Dialer(m)
 			if d.Name == "pq" {
-				u = fmt.Sprintf("postgres://postgres:word@%s/postgres?sslmode=disable", s.Server.Addr())
-				by = hosts{m, []string{s.Server.Addr(), second.Addr()}}
+				dsn, by = one, hosts{m, []string{s.Server.Addr(), second.Addr()}}
 			}
-			db, err := harness.OpenBy(by, d.Sql, u)
+			db, err := harness.OpenBy(by, d.Sql, dsn)
 			if err != nil {
 				t.Fatal(err)
 			}
