@@ -63,7 +63,7 @@ func (o *ownTx) lock(waits bool) (granted bool, err error) {
 		return a, err
 	}, nil, func(answer, error) {})
 	granted = a.granted
-	o.settings.TellHolders(a.holders)
+	o.settings.SetHolders(a.holders)
 	o.hung = errors.Is(err, bound.ErrNoAnswer)
 	if err == nil && granted && o.ctx.Err() != nil {
 		err = bound.Cause(o.ctx)

@@ -81,7 +81,7 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 	if err != nil {
 		a = answer{}
 	}
-	s.TellHolders(a.holders)
+	s.SetHolders(a.holders)
 	taken := a.got
 	if waits {
 		err = wait.Ended(ctx, limit, firstKey(keys), s.Mode, start, err)
