@@ -73,7 +73,7 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 			}
 			a.got, err = f(c)
 			if err == nil && len(a.got) == 0 && s.HoldersTo != nil {
-				a.holders, err = wait.Holders(c.Session, c.taken)
+				a.holders, err = wait.Ask(c.Session, c.taken, true)
 			}
 			return a, err
 		}, nil, func(answer, error) {})
