@@ -66,11 +66,11 @@ func Label(s string) CallOption {
 }
 
 // HoldersTo makes a Try… call whose key is not free set *dst to the holders of the key. Otherwise the
-// call sets *dst to nil. If the key is not free, the call takes one more round trip. The list is empty
-// if the key has become free meanwhile. Of several keys it has the holders of one that was not free.
+// call sets *dst to nil. If the key is not free, the call takes one more round trip, or three in a
+// transaction of the caller's. Of several keys it has the holders of one that was not free.
 //
-// If that query fails, so do the calls of packages sqlconn and xact. A call of a Locker waits for an
-// answer for one second. Then it returns false, and the list is empty.
+// The list is empty if the key has become free meanwhile, or if the query fails. A call of a Locker waits
+// for the answer for one second. Exception: a call of package sqlconn fails with the error of the query.
 //
 // A call that waits ignores HoldersTo, because its [*NotAcquiredError] names the holders, also with
 // MaxWait(0). Calls that run at the same time need a dst each.
@@ -110,8 +110,9 @@ func (w observerOption) ApplyNew(l *option.Locker) {
 //   - A Locker makes it on the session that takes locks, while the wait continues on another. If there
 //     is no answer within a second, the event comes without the holders.
 //   - Other waits make it on their own connection, between two slices or tries. So a later event may
-//     come up to 400 ms late, and the wait goes on a round trip later. In a transaction of the caller's,
-//     an error of the query ends the wait.
+//     come up to 400 ms late, and the wait goes on a round trip later, or three in a transaction of the
+//     caller's. If the query fails, the event has no holders. Exception: while sqlconn.Lock polls, an error
+//     of the query ends the wait, because it has ended a transaction that may be open.
 //   - sqlconn.PlainWait cannot make it: its events have no holders.
 func WithWaitingAfter(d time.Duration) ObserverOption {
 	return waitingAfter{

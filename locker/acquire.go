@@ -56,7 +56,7 @@ func (l *Locker) acquire(ctx context.Context, start time.Time, op string, key ad
 		h, err = l.await(ctx, limit, r, start)
 	}
 	if try {
-		l.tellHolders(ctx, s, key, h != nil, err)
+		l.setHolders(ctx, s, key, h != nil, err)
 	} else {
 		if h == nil && err == nil {
 			err = l.notAcquired(ctx, key, s.Mode, start)

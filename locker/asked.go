@@ -12,8 +12,9 @@ import (
 // askedFor is for how long an answer serves others who ask for the same key.
 const askedFor = 100 * time.Millisecond
 
-// An asked has the last answer to who holds a key, for events. If many waits get long at once, they ask
-// one after the other, and share answers, so that the session that takes locks has time for others.
+// An asked has the last answer to the question who holds a key, for events. If many waits become long
+// at once, they ask one after the other and share answers. So the session that takes locks has time for
+// other calls.
 type asked struct {
 	turn   chan struct{} // guards the rest
 	key    advisory.Key
@@ -21,8 +22,8 @@ type asked struct {
 	answer []advisory.Holder
 }
 
-// holders returns what ask returns for key, or returned a moment ago. It returns nil if it does not
-// come to that within a second, or before ctx ends.
+// holders returns what ask returns for key, or returned a moment ago. If the turn and the answer do not
+// come within a second, or before ctx ends, it returns nil.
 func (a *asked) holders(ctx context.Context, key advisory.Key, ask func(context.Context, advisory.Key) []advisory.Holder) []advisory.Holder {
 	ctx, cancel := context.WithTimeout(ctx, bound.Grace)
 	defer cancel()

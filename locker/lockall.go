@@ -22,7 +22,7 @@ func (l *Locker) TryLockAll(ctx context.Context, keys []advisory.Key, opts ...ad
 	if err != nil || missing < len(keys) {
 		giveBack(locks)
 		if s, _ := settings.Locker(opts); err == nil {
-			l.tellHolders(ctx, s, keys[missing], false, nil)
+			l.setHolders(ctx, s, keys[missing], false, nil)
 		}
 		return nil, false, err
 	}

@@ -28,7 +28,7 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 		return noLock(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
 	}
 	h, err := l.tryAny(ctx, ctx, c, s, nil, false)
-	l.tellHolders(ctx, s, c.name, h != nil, err)
+	l.setHolders(ctx, s, c.name, h != nil, err)
 	err = lockfn.Error(op, c.name, s.Mode, err)
 	l.observeEnd(ctx, s, c.name, h, start, err)
 	if h == nil {

@@ -24,10 +24,10 @@ func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.M
 	return e
 }
 
-// tellHolders sets what HoldersTo points to, at the end of a try.
-func (l *Locker) tellHolders(ctx context.Context, s settings.Call, key advisory.Key, granted bool, err error) {
+// setHolders sets what HoldersTo points to, at the end of a try.
+func (l *Locker) setHolders(ctx context.Context, s settings.Call, key advisory.Key, granted bool, err error) {
 	if s.HoldersTo != nil && !granted && err == nil {
-		s.TellHolders(l.whoHolds(ctx, key))
+		s.SetHolders(l.whoHolds(ctx, key))
 	}
 }
 

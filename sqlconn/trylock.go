@@ -65,7 +65,7 @@ func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (boo
 		a = answer{}
 		err = lockfn.Error("try lock", key, s.Mode, bound.Ended(ctx, err))
 	}
-	s.TellHolders(a.holders)
+	s.SetHolders(a.holders)
 	return a.granted, err
 }
 

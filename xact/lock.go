@@ -108,7 +108,7 @@ func (c *call) lock(keys []advisory.Key, waits bool) (granted bool, err error) {
 // lockOrDrop takes all of the keys within a savepoint. If it does not get them, it rolls back to the
 // savepoint.
 func (c *call) lockOrDrop(keys []advisory.Key, waits bool) (granted bool, err error) {
-	w := &wait.Wait{Session: c.Session, Caller: c.caller, Limit: c.limit, Settings: c.settings, Key: keys[0], Start: c.start}
+	w := &wait.Wait{Session: c.Session, Caller: c.caller, Limit: c.limit, Settings: c.settings, Key: keys[0], Start: c.start, InTx: true}
 	taken, err := c.take(c.Exec, lockfn.Savepoint+"; ", keys)
 	if err == nil && !waits && c.caller.Err() != nil {
 		err = bound.Cause(c.caller)

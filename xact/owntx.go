@@ -58,12 +58,12 @@ func (o *ownTx) lock(waits bool) (granted bool, err error) {
 		}
 		a := answer{granted: granted}
 		if err == nil && !granted && o.settings.HoldersTo != nil {
-			a.holders, err = wait.Holders(w.Session, o.key)
+			a.holders, err = wait.Ask(w.Session, o.key, false) // the transaction is over
 		}
 		return a, err
 	}, nil, func(answer, error) {})
 	granted = a.granted
-	o.settings.TellHolders(a.holders)
+	o.settings.SetHolders(a.holders)
 	o.hung = errors.Is(err, bound.ErrNoAnswer)
 	if err == nil && granted && o.ctx.Err() != nil {
 		err = bound.Cause(o.ctx)

@@ -73,7 +73,7 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 			}
 			a.got, err = f(c)
 			if err == nil && len(a.got) == 0 && s.HoldersTo != nil {
-				a.holders, err = wait.Holders(c.Session, c.taken)
+				a.holders, err = wait.Ask(c.Session, c.taken, true)
 			}
 			return a, err
 		}, nil, func(answer, error) {})
@@ -81,7 +81,7 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 	if err != nil {
 		a = answer{}
 	}
-	s.TellHolders(a.holders)
+	s.SetHolders(a.holders)
 	taken := a.got
 	if waits {
 		err = wait.Ended(ctx, limit, firstKey(keys), s.Mode, start, err)

@@ -22,7 +22,7 @@ import (
 )
 
 // A Locker is an [advisory.Locker] in memory. Its calls return the errors of a *locker.Locker and send
-// the same events. Unlike that:
+// the same events. The differences are:
 //
 //   - Its locks are never lost, so their Contexts end only by Unlock or Close.
 //   - Token is 0. A token must grow over restarts of the process too, and only a server can do that.

@@ -5,8 +5,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/quick"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -107,5 +110,26 @@ func TestSettingsThatTheDriverCannotDo(t *testing.T) {
 		} else if code, _ := explain(err); code != exitUsage {
 			t.Errorf("%s: exit code %d: %v", d, code, err)
 		}
+	}
+}
+
+// Any password comes through the two readings, here and in pgx.
+func TestConfigKeepsThePassword(t *testing.T) {
+	noEnvironment(t)
+	odd := []string{`'`, `\`, `\'`, `'\`, `\\'x`, " ", "a b", "=", "\n", "é", "x' host='evil"}
+	check := func(password string) bool {
+		if password == "" || strings.ContainsRune(password, 0) || !utf8.ValidString(password) {
+			return true
+		}
+		c, err := settings{"host": "db1", "password": password}.config("test")
+		return err == nil && c.Password == password && c.Host == "db1"
+	}
+	for _, password := range odd {
+		if !check(password) {
+			t.Errorf("%q", password)
+		}
+	}
+	if err := quick.Check(check, nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -63,7 +63,7 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 	if once {
 		defer l.mu.Unlock()
 		if try {
-			s.TellHolders(n.holders())
+			s.SetHolders(n.holders())
 			return nil
 		}
 		return &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: n.holders()}

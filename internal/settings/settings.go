@@ -47,8 +47,8 @@ func Read[O any](apply func(O, *option.Call), opts []O) (Call, error) {
 	return c, CheckObserver(c.Observer)
 }
 
-// TellHolders sets what HoldersTo points to, if the call has that option.
-func (c Call) TellHolders(hs []advisory.Holder) {
+// SetHolders sets what HoldersTo points to, if the call has that option.
+func (c Call) SetHolders(hs []advisory.Holder) {
 	if c.HoldersTo != nil {
 		*c.HoldersTo = hs
 	}

@@ -122,11 +122,11 @@ func TestHoldersToIsEmptyAtFirst(t *testing.T) {
 	if err != nil || c.HoldersTo != &holders || holders != nil {
 		t.Errorf("%+v, %v, %v", c, err, holders)
 	}
-	c.TellHolders([]advisory.Holder{{PID: 813}})
+	c.SetHolders([]advisory.Holder{{PID: 813}})
 	if len(holders) != 1 || holders[0].PID != 813 {
 		t.Errorf("%v", holders)
 	}
-	settings.Call{}.TellHolders(nil) // nobody asks
+	settings.Call{}.SetHolders(nil) // nobody asks
 }
 
 func TestObserverOfALocker(t *testing.T) {

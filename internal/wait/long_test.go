@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,21 +126,20 @@ func (s *seen) Observe(_ context.Context, e advisory.Event) { *s = append(*s, e)
 func TestLongWaitNamesTheHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
-		asked := 0
+		var asked atomic.Int32
 		stop := Long(t.Context(), &s, advisory.Int64(4820), ofCall, time.Now(), func(context.Context) []advisory.Holder {
-			asked++
-			return []advisory.Holder{{PID: asked}}
+			return []advisory.Holder{{PID: int(asked.Add(1))}}
 		})
 		time.Sleep(longWait - 1)
 		synctest.Wait()
-		if asked != 0 {
+		if asked.Load() != 0 {
 			t.Error("it asked before the time had come")
 		}
 		time.Sleep(longWait + 1)
 		synctest.Wait()
 		stop()
-		if len(s) != 2 || asked != 2 || s[0].Holders[0].PID != 1 || s[1].Holders[0].PID != 2 {
-			t.Errorf("asked %d times: %+v", asked, s)
+		if len(s) != 2 || asked.Load() != 2 || s[0].Holders[0].PID != 1 || s[1].Holders[0].PID != 2 {
+			t.Errorf("asked %d times: %+v", asked.Load(), s)
 		}
 	})
 }

@@ -27,6 +27,8 @@ type server struct {
 	slice  func() (rows int64, err error)
 
 	slices, tries, looks, asks int
+	open                       int // savepoints
+	failed                     bool
 	last                       string // statement
 }
 
@@ -41,6 +43,15 @@ func (s *server) ExecContext(ctx context.Context, text string, _ ...any) (sql.Re
 func (s *server) exec(text string) (int64, error) {
 	timeout := lockTimeout.FindStringSubmatch(text)
 	switch {
+	case text == lockfn.Savepoint:
+		s.open++
+		return 0, nil
+	case text == lockfn.Drop, text == lockfn.Keep && !s.failed:
+		s.open--
+		s.failed = false
+		return 0, nil
+	case s.open > 0 && s.failed:
+		return 0, sqlError(lockfn.InFailedTransaction)
 	case strings.Contains(text, "pg_stat_clear_snapshot"):
 		s.looks++
 		if s.circle != nil {
@@ -73,6 +84,7 @@ func (s *server) exec(text string) (int64, error) {
 func (s *server) QueryContext(_ context.Context, text string, _ ...any) (*sql.Rows, error) {
 	s.last = text
 	s.asks++
+	s.failed = true
 	return nil, errNotTold
 }
 

@@ -27,6 +27,8 @@ type Wait struct {
 	// Before precedes each slice and each check for a deadlock. It restarts the transaction, so
 	// that no other session waits for the past of it.
 	Before string
+	// InTx: a transaction of the caller's is open, and stays.
+	InTx bool
 
 	alone bool // the wait is in slices, so no transaction of the caller is open
 	pause time.Duration

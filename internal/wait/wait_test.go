@@ -107,27 +107,31 @@ func TestLongWaitIsTold(t *testing.T) {
 	})
 }
 
-// A wait that restarts its transaction, or has none, goes on if it cannot learn who holds the key. In a
-// transaction of the caller's every further statement would fail.
+// A wait goes on if it cannot learn who holds the key, except where every further statement would fail.
 func TestLongWaitThatCannotAskForTheHolders(t *testing.T) {
 	for name, c := range map[string]struct {
 		until  func(*Wait) error
 		before string
+		inTx   bool
 		ends   bool
 	}{
 		"slices":                       {until: inSlices},
 		"tries in one's own":           {until: byTries, before: lockfn.RollbackAndChain + "; "},
-		"tries in one of the caller's": {until: byTries, ends: true},
+		"tries in one of the caller's": {until: byTries, inTx: true},
+		"tries where one may be open":  {until: byTries, ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told observer
 				s := &server{free: time.Now().Add(15 * time.Second)}
 				w := newWait(t, s, t.Context(), advisory.WithObserver(&told), advisory.WithWaitingAfter(2*time.Second))
-				w.Before = c.before
+				w.Before, w.InTx = c.before, c.inTx
 				err := c.until(w)
 				if ends := errors.Is(err, errNotTold); ends != c.ends || err != nil && !ends {
 					t.Errorf("after %v: %v", time.Since(w.Start), err)
+				}
+				if s.open != 0 {
+					t.Errorf("%d savepoints are left", s.open)
 				}
 				if got, want := len(told), 3; !c.ends && got != want || c.ends && got != 0 {
 					t.Errorf("told %v", told)
