@@ -52,7 +52,7 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
 	}
 
-	s := &Server{kind: kindBinaries, engine: c}
+	s := &Server{kind: kindBinaries, bindir: bindir, engine: c}
 	s.socketURL = &url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	s.socketURL.RawQuery = url.Values{"host": {c.path("socket")}, "port": {port}, "sslmode": {"disable"}}.Encode()
 	s.url = s.socketURL
