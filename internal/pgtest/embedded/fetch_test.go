@@ -141,15 +141,6 @@ func TestRefusedDownloads(t *testing.T) {
 		f.url = "ftp://127.0.0.1/postgres.jar"
 		f.fails(t, f.url, "unsupported protocol")
 	})
-	t.Run("silent server", func(t *testing.T) {
-		f := fetchFrom(t, sum, func(w http.ResponseWriter, r *http.Request) {
-			w.Write(jar[:100])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		})
-		f.patience = 100 * time.Millisecond
-		f.fails(t, f.url, "has sent nothing for 100ms")
-	})
 }
 
 // After a broken connection the next try begins anew.
