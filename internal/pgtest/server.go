@@ -14,6 +14,7 @@ import (
 // process keeps no goroutine and no connection for it.
 type Server struct {
 	kind      string
+	bindir    string // of kindBinaries
 	version   int
 	url       *url.URL
 	socketURL *url.URL // nil where there is none
@@ -74,8 +75,12 @@ func (s *Server) Addr() string { return s.url.Host }
 // Version returns server_version_num: 150018 for 15.18.
 func (s *Server) Version() int { return s.version }
 
-// Kind returns "url", "binaries" or "docker".
+// Kind returns "url", "binaries" or "docker". An embedded server is one of binaries.
 func (s *Server) Kind() string { return s.kind }
+
+// BinDir returns the folder with the server's initdb and postgres, or "" if they are not on this
+// machine or not known.
+func (s *Server) BinDir() string { return s.bindir }
 
 // Log returns the whole log of the server, over all its starts. A line begins with the time and
 // [pid] and, if a session wrote it, database/application. The log has warnings and worse. Log

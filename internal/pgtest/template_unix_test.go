@@ -14,6 +14,7 @@ import (
 
 func TestServersAreCopiesOfOneInitdb(t *testing.T) {
 	Slow(t)
+	keepPrograms(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("HOME", cache) // for macOS
@@ -56,6 +57,15 @@ func cluster1(t *testing.T) *Server {
 	return s
 }
 
+// keepPrograms keeps the test to the programs that servers have here, for a test of other cache
+// folders: an embedded server's would be fetched anew, and the go command would miss its cache.
+func keepPrograms(t *testing.T) {
+	t.Helper()
+	s := cluster1(t)
+	t.Setenv("PGADVISORY_TEST_SERVER", kindBinaries)
+	t.Setenv("PGADVISORY_TEST_BINDIR", s.BinDir())
+}
+
 func passwordOf(s *Server) string {
 	password, _ := s.url.User.Password()
 	return password
@@ -64,7 +74,7 @@ func passwordOf(s *Server) string {
 // A cache that cannot be written costs time, and no more.
 func TestServerWithoutACache(t *testing.T) {
 	Slow(t)
-	cluster1(t) // else the go command, which starts a server in Docker, would miss its own cache
+	keepPrograms(t)
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
 	t.Setenv("XDG_CACHE_HOME", file)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 )
@@ -14,7 +15,7 @@ func main() {
 	s, err := pgtest.Start(context.Background())
 	if err == nil {
 		v := s.Version()
-		fmt.Printf("PostgreSQL %d.%d, by %s\n", v/10000, v%10000, s.Kind())
+		fmt.Println(strings.TrimSpace(fmt.Sprintf("PostgreSQL %d.%d, by %s %s", v/10000, v%10000, s.Kind(), s.BinDir())))
 		err = s.Close()
 	}
 	if err != nil {
