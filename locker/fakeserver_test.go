@@ -53,11 +53,11 @@ type fakeServer struct {
 	table    int64                                            // size of the lock table, if not 10,000
 	astray   bool                                             // another session answers requests, as behind a pooler
 	fails    func(text string) error                          // if set, the error with which a statement ends after it was done
-	standby  fakeStandby
+	replica  fakeReplica
 }
 
-// A fakeStandby is what confirms the commits of a fakeServer.
-type fakeStandby struct {
+// A fakeReplica is what confirms the commits of a fakeServer.
+type fakeReplica struct {
 	names string                   // synchronous_standby_names
 	away  chan struct{}            // if set, no commit is confirmed before it is closed
 	grace time.Duration            // for how long the server gives out no lock yet
@@ -66,7 +66,7 @@ type fakeStandby struct {
 
 // server is which server a connection leads to. The mutex is held.
 func (c *fakeConn) server() string {
-	if id := c.f.standby.id; id != nil {
+	if id := c.f.replica.id; id != nil {
 		return id(c)
 	}
 	return "1 1"
@@ -92,7 +92,7 @@ type fakeStatement struct {
 
 func newFakeServer(t testing.TB) *fakeServer {
 	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001",
-		standby: fakeStandby{names: "b"}}
+		replica: fakeReplica{names: "b"}}
 }
 
 // open opens a pool.
@@ -384,7 +384,7 @@ func (c *fakeConn) send(ctx context.Context, s *fakeStatement, answer func()) er
 	c.f.sent = append(c.f.sent, s)
 	mute, delay, transit := c.f.mute, c.f.delay, c.f.transit
 	if mute == nil && isBeat(s) {
-		mute = c.f.standby.away
+		mute = c.f.replica.away
 	}
 	if c.f.latency != nil {
 		delay, transit = c.f.latency(c)
@@ -633,9 +633,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == lockfn.ServerID:
 			rows.add(c.server())
 		case query == lockfn.Beat:
-			rows.add(c.server(), c.f.standby.names, c.commit, true)
+			rows.add(c.server(), c.f.replica.names, c.commit, true)
 		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
-			rows.add(c.server(), c.f.standby.grace.Milliseconds())
+			rows.add(c.server(), c.f.replica.grace.Milliseconds())
 		case query == lockfn.Holders:
 			rows.columns = 8
 		case query == lockfn.Wanted:

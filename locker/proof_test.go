@@ -27,15 +27,15 @@ func proven(t *testing.T, test func(t *testing.T, f *fakeServer, l *locker.Locke
 func (f *fakeServer) cutOff() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.standby.away = make(chan struct{})
+	f.replica.away = make(chan struct{})
 }
 
 func (f *fakeServer) heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.standby.away != nil {
-		close(f.standby.away)
-		f.standby.away = nil
+	if f.replica.away != nil {
+		close(f.replica.away)
+		f.replica.away = nil
 	}
 }
 
@@ -243,7 +243,7 @@ func (f *fakeServer) locked() int {
 func TestGraceOfAPromotedServer(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, 500 * time.Millisecond, standbyTimes.Grace} {
 		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-			f.set(func() { f.standby.grace = grace })
+			f.set(func() { f.replica.grace = grace })
 			ctx, cancel := context.WithTimeout(t.Context(), grace/2)
 			defer cancel()
 			start := time.Now()
@@ -265,7 +265,7 @@ func TestGraceOfAPromotedServer(t *testing.T) {
 // In the grace the beats are not confirmed any more.
 func TestGraceWithoutConfirmations(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-		f.set(func() { f.standby.grace = standbyTimes.Grace })
+		f.set(func() { f.replica.grace = standbyTimes.Grace })
 		time.AfterFunc(100*time.Millisecond, f.cutOff)
 		takes(t, "TryLock", standbyTimes.Deadline, func() {
 			if _, ok, err := l.TryLock(t.Context(), job); ok || !errors.Is(err, advisory.ErrUnconfirmed) {
@@ -279,7 +279,7 @@ func TestGraceWithoutConfirmations(t *testing.T) {
 func TestNoSynchronousStandby(t *testing.T) {
 	for _, names := range []string{"", "  "} {
 		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
-			f.set(func() { f.standby.names = names })
+			f.set(func() { f.replica.names = names })
 			_, _, tried := l.TryLock(t.Context(), job)
 			_, waited := l.Lock(t.Context(), job)
 			for what, err := range map[string]error{"Ping": l.Ping(t.Context()), "TryLock": tried, "Lock": waited} {
@@ -292,7 +292,7 @@ func TestNoSynchronousStandby(t *testing.T) {
 			led := make(chan error, 1)
 			go func() { led <- l.Lead(t.Context(), job, func(context.Context) error { return nil }) }()
 			time.Sleep(time.Minute)
-			f.set(func() { f.standby.names = "b" })
+			f.set(func() { f.replica.names = "b" })
 			if err := <-led; err != nil {
 				t.Errorf("Lead: %v", err)
 			}
@@ -306,7 +306,7 @@ func TestStandbyNamesThatBecomeEmpty(t *testing.T) {
 		lock := lock(t, l, job)
 		time.Sleep(standbyTimes.Beat / 2)
 		empty := time.Now().Add(-standbyTimes.Beat / 2)
-		f.set(func() { f.standby.names = "" })
+		f.set(func() { f.replica.names = "" })
 		<-lock.Context().Done()
 		defer lock.Unlock()
 		if ended := time.Since(empty); ended != standbyTimes.Deadline {
@@ -369,7 +369,7 @@ func TestWitnessOnAnotherServer(t *testing.T) {
 		last := f.lastConfirmed()
 		moved := f.opened()
 		f.set(func() {
-			f.standby.id = func(c *fakeConn) string {
+			f.replica.id = func(c *fakeConn) string {
 				if c.pid > moved {
 					return "1 2"
 				}
@@ -394,7 +394,7 @@ func TestBeatThatAnotherServerAnswers(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		held := lock(t, l, job)
 		last := f.lastConfirmed()
-		f.set(func() { f.standby.id = func(*fakeConn) string { return "1 2" } })
+		f.set(func() { f.replica.id = func(*fakeConn) string { return "1 2" } })
 		<-held.Context().Done()
 		defer held.Unlock()
 		if ended := time.Since(last); ended != standbyTimes.Deadline {

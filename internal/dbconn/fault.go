@@ -61,7 +61,7 @@ func ownFault(err error) Fault {
 		}
 	}
 	switch err {
-	case io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, context.Canceled, bound.ErrNoAnswer:
+	case io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, context.Canceled, bound.ErrNoAnswer, advisory.ErrUnconfirmed:
 		return Passing
 	}
 	if strings.HasSuffix(err.Error(), poolClosed) {

@@ -112,7 +112,7 @@ func TestUnusableURL(t *testing.T) {
 		{"DATABASE_URL", "postgres://u:secret@127.0.0.1:1/d"}: "postgres://u:xxxxx@127.0.0.1:1/d",
 		{"PGSERVICE", "mine"}:                                 "PGSERVICE",
 		{"PGADVISORY_TEST_SERVER", "url"}:                     "neither DATABASE_URL nor PGHOST",
-		{"PGADVISORY_TEST_SERVER", "cloud"}:                   "url, binaries or docker",
+		{"PGADVISORY_TEST_SERVER", "cloud"}:                   "url, binaries, docker or embedded",
 	} {
 		_, err := with(map[string]string{vars[0]: vars[1]}).any(context.Background())
 		if err == nil || !strings.Contains(err.Error(), want) {
