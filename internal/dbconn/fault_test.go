@@ -30,7 +30,7 @@ func TestFaultOf(t *testing.T) {
 	for want, errs := range map[Fault][]error{
 		Passing: {
 			refused, &net.DNSError{Err: "no such host", IsNotFound: true}, os.ErrDeadlineExceeded,
-			io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, bound.ErrNoAnswer,
+			io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, driver.ErrBadConn, bound.ErrNoAnswer, advisory.ErrUnconfirmed,
 			context.DeadlineExceeded, context.Canceled,
 			state("57P01"), state("57P02"), state("57P03"), state("53300"), state("08006"), state("08P01"), state("58030"),
 			fmt.Errorf("open: %w", refused),
