@@ -4,6 +4,7 @@ package failover_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
@@ -23,17 +24,18 @@ func TestLockerWhereTheTimelineIsNotPermitted(t *testing.T) {
 			url := harness.Unprivileged(t, server)
 			super := d.Open(t, strings.Replace(server.URL(), "/postgres?", "/"+harness.Ask[string](t, d.Open(t, url), "SELECT current_database()")+"?", 1))
 			// asks uses a Locker, and returns how often it asked about the server, and for the timeline.
-			asks := func(opts ...locker.Option) (about, timeline int, err error) {
+			asks := func(opts ...locker.Option) (about, timeline int64, err error) {
+				var aboutSent, timelineSent atomic.Int64
 				p, link := d.Proxied(t, url)
 				link.FreezeAfter(func(m proxy.Message) bool {
 					if m.Type == 'Q' || m.Type == 'P' {
-						about += strings.Count(m.Text, "pg_catalog.version()")
-						timeline += strings.Count(m.Text, "pg_control_system")
+						aboutSent.Add(int64(strings.Count(m.Text, "pg_catalog.version()")))
+						timelineSent.Add(int64(strings.Count(m.Text, "pg_control_system")))
 					}
 					return false
 				})
 				err = use(p.Locker(t, append(opts, locker.WithoutServerCheck())...))
-				return about, timeline, err
+				return aboutSent.Load(), timelineSent.Load(), err
 			}
 			if about, timeline, err := asks(); about != 1 || timeline != 1 || err != nil {
 				t.Errorf("it asks %d times about the server, and %d times for the timeline (%v)", about, timeline, err)
