@@ -74,6 +74,17 @@ func TestMisspeltFolderIsToldAtOnce(t *testing.T) {
 	}
 }
 
+func TestProgramThatCannotStartSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"initdb", "postgres"} {
+		write(t, filepath.Join(dir, name), "#!/bin/sh\necho no libstdc++ here >&2; exit 127")
+	}
+	_, err := with(map[string]string{"PGADVISORY_TEST_BINDIR": dir}).throwaway(context.Background(), Options{})
+	if err == nil || !strings.Contains(err.Error(), "no libstdc++ here") || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+}
+
 func TestWhereProgramsAreFound(t *testing.T) {
 	root := t.TempDir()
 	programs := func(dir string) string {
