@@ -91,8 +91,10 @@ type fakeStatement struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	return &fakeServer{t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001",
-		replica: fakeReplica{names: "b"}}
+	return &fakeServer{
+		t: t, locks: map[string]*fakeConn{}, again: map[string]int{}, waiting: map[string][]*fakeWait{}, readers: map[string]map[*fakeConn]int{}, freed: make(chan struct{}), settings: map[string]string{}, deadlock: time.Second, number: 180000, timeline: "00000001",
+		replica: fakeReplica{names: "b"},
+	}
 }
 
 // open opens a pool.

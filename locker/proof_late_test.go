@@ -36,9 +36,8 @@ func TestProofOutlivesNoLateTimer(t *testing.T) {
 		"a confirmation": func(_ scene, p *proof) { p.confirm(time.Now()) },
 		"the timer":      func(_ scene, p *proof) { p.overdue() },
 	} {
-		c, p := newProvenScene(0)
-		d := c.l.times.Deadline
-		c, p = newProvenScene(d + time.Millisecond)
+		fresh, _ := newProvenScene(0)
+		c, p := newProvenScene(fresh.l.times.Deadline + time.Millisecond)
 		if c.l.Holds(c.held.key) {
 			t.Errorf("%s: Holds before it", name)
 		}
