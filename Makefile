@@ -11,8 +11,8 @@ export PGADVISORY_TEST_SLOW := 1
 # Two packages at a time: the tests wait more than they compute, but they also measure times.
 testflags ?= -count=1 -p=2 -parallel=3 -timeout=30m
 
-# Workers race for one lock: one runs, the others step aside. Without cgo, the first time takes a fifth
-# less: nothing is compiled by a C compiler.
+# Workers race for one lock: one runs, the others step aside. Without cgo, so that the first time
+# compiles no C.
 demo:
 	@CGO_ENABLED=0 go run ./examples/reconcile
 
