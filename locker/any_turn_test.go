@@ -2,6 +2,7 @@ package locker_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,28 +90,69 @@ func TestTryLockAnyGoesOnAfterALoss(t *testing.T) {
 	}, locker.WithFencing())
 }
 
-// Readers come faster than their tokens. A TryLockAny has its turn among them.
-func TestTryLockAnyHasATurnAmongReaders(t *testing.T) {
+// Readers and tries of any key come faster than their tokens. Each has its turn in the order in which it came.
+func TestReadersAndTriesOfAnyTakeTurns(t *testing.T) {
 	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
 		l.Ping(context.Background())
+		first := reads(t, l)
 		f.set(func() { f.delay = 30 * time.Millisecond })
 		var all sync.WaitGroup
+		var mu sync.Mutex
+		var order []int
 		for i := range 100 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				lock := lock(t, l, job, advisory.Shared)
+				var mine advisory.Lock
+				switch i % 3 {
+				case 0:
+					mine = lock(t, l, job, advisory.Shared)
+				case 1:
+					mine = reads(t, l)
+				default:
+					mine = <-triesAny(t, l, job)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
 				time.Sleep(100 * time.Millisecond)
-				lock.Unlock()
+				mine.Unlock()
 			})
 		}
-		time.Sleep(105 * time.Millisecond)
-		start := time.Now()
-		(<-triesAny(t, l, job)).Unlock()
-		if took := time.Since(start); took > 100*time.Millisecond {
-			t.Errorf("a try of any took %v", took)
-		}
 		all.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("the turns are %v", order)
+		}
+		first.Unlock()
 		time.Sleep(time.Minute)
 		released(t, f, l, job)
 	}, locker.WithFencing())
+}
+
+// The link is slower than a heartbeat, so a lock is shared after another round trip. A reader shares it
+// though tries of any key come all the time.
+func TestReaderHasATurnAmongTriesOfAny(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		l.Ping(context.Background())
+		first := reads(t, l)
+		const trip = 800 * time.Millisecond
+		f.set(func() { f.delay = trip })
+		time.Sleep(5 * time.Second) // the last answer is older than a heartbeat
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i)*100*time.Millisecond + time.Millisecond)
+				(<-triesAny(t, l, job)).Unlock()
+			})
+		}
+		start := time.Now()
+		reads(t, l).Unlock()
+		// What is under way comes first: a ping, and whether others wait for the lock.
+		if took := time.Since(start); took > 3*trip {
+			t.Errorf("a reader's try took %v", took)
+		}
+		all.Wait()
+		first.Unlock()
+		time.Sleep(time.Minute)
+		released(t, f, l, job)
+	})
 }

@@ -132,6 +132,19 @@ func (f *fakeServer) fallMute() {
 	f.mute = make(chan struct{})
 }
 
+// speak ends that. A real server grants a lock to those who wait for it as soon as it is free, so they
+// have it before it answers anybody. Were a reader left in the queue beside other readers, the answer
+// about who wants the lock would say that a writer waits. The mutex is held.
+func (f *fakeServer) speak() {
+	close(f.mute)
+	f.mute = nil
+	for key := range f.waiting {
+		f.serve(key)
+	}
+	close(f.freed)
+	f.freed = make(chan struct{})
+}
+
 func (f *fakeServer) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

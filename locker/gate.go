@@ -73,10 +73,12 @@ func (g *gate) enqueue(r *request) {
 	g.advance()
 }
 
-// join lets r, which came at that stamp and has not queued since, share the lock that is held.
+// join lets r, which came at that stamp and has not queued since, share the lock that is held. No
+// writer came before r. Readers who queue keep their turn: a statement for them may be under way,
+// whose answer is of no use to a reader that came after it was sent.
 func (g *gate) join(r *request, stamp uint64) {
 	r.gate, r.stamp = g, stamp
-	g.queue.pushFront(r)
+	g.queue.pushShared(r)
 	g.advance()
 }
 

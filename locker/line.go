@@ -39,6 +39,21 @@ func (n *line) pushFront(r *request) {
 	}
 }
 
+// pushShared queues r, which is a shared try, before the first exclusive request.
+func (n *line) pushShared(r *request) {
+	writer := n.first(&n.exclusive)
+	if writer == nil {
+		n.push(r)
+		return
+	}
+	r.inAll = n.all.InsertBefore(r, writer.inAll)
+	if writer.once {
+		r.inTries = n.tries.InsertBefore(r, writer.inTries)
+	} else {
+		r.inTries = n.tries.PushBack(r)
+	}
+}
+
 // remove takes r out, if it is in.
 func (n *line) remove(r *request) {
 	for _, in := range []struct {

@@ -138,10 +138,7 @@ func (m *machine) silence(s step, d time.Duration) {
 	m.b.do(func() {
 		m.b.log("speaks again")
 		m.b.faults[n].to = m.b.at()
-		close(m.f.mute)
-		m.f.mute = nil
-		close(m.f.freed)
-		m.f.freed = make(chan struct{})
+		m.f.speak()
 	})
 }
 

@@ -39,12 +39,7 @@ func (f *fakeServer) taken(key advisory.Key) {
 	f.locks[key.String()] = &fakeConn{f: f}
 }
 
-func (f *fakeServer) speakAgain() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.mute)
-	f.mute = nil
-}
+func (f *fakeServer) speakAgain() { f.set(f.speak) }
 
 // LockAny waits for two keys that the process holds. Both are handed over at the same time, by
 // way of a sign of life or for a token: it gets one, and the other is released.

@@ -155,7 +155,7 @@ func testDeadline(t *testing.T, failover, heartbeat time.Duration, phase int, re
 		if synctest.Wait(); f.holder(job) != nil {
 			t.Error("the connection is open still")
 		}
-		f.set(func() { close(f.mute); f.mute = nil })
+		f.speakAgain()
 	}, locker.WithFailover(failover), locker.WithHeartbeat(heartbeat))
 }
 
@@ -394,7 +394,7 @@ func TestConnectTime(t *testing.T) {
 			t.Errorf("Do ended: %v", err)
 		default:
 		}
-		f.set(func() { close(f.mute); f.mute = nil })
+		f.speakAgain()
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
