@@ -71,9 +71,11 @@ type place struct {
 }
 
 func readPlace(ctx context.Context, db DB) (h place, err error) {
+	var now int64
 	err = query(ctx, db, lockfn.Here, nil, func(rows *sql.Rows) error {
-		return rows.Scan(&h.Database, &h.Role, &h.Version, &h.Recovery, &h.Now)
+		return rows.Scan(&h.Database, &h.Role, &h.Version, &h.Recovery, &now)
 	})
+	h.Now = time.UnixMicro(now)
 	if err != nil {
 		return h, fmt.Errorf("pgadvisory: read the database, role and version of the connection: %w", lockfn.Meaning(err))
 	}

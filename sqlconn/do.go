@@ -93,9 +93,10 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 		if err != nil {
 			return false, lockfn.Error("open a connection to lock", k, s.Mode, err)
 		}
+		db := sqlprivate.Pool(conn)
 		if dead == 0 {
 			most = extraDead
-			if db := sqlprivate.Pool(conn); db != nil {
+			if db != nil {
 				most += db.Stats().Idle
 			}
 		}
@@ -109,7 +110,7 @@ func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k ad
 				continue
 			}
 			if err == nil && check {
-				err = checkPool(ctx, open)
+				err = checkPool(ctx, db, open)
 			}
 			if err != nil {
 				return false, lockfn.Error("lock", k, s.Mode, bound.Ended(ctx, err))

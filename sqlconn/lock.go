@@ -50,9 +50,8 @@ func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.Con
 func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, start time.Time) error {
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	stop := func() {}
 	if s.PlainWait {
-		stop = wait.Long(ctx, s.Observer, key, s, start, nil) // the connection is busy
+		defer wait.Long(ctx, s.Observer, key, s, start, nil)() // the connection is busy
 	}
 	_, err := runCall(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
@@ -65,7 +64,6 @@ func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, sta
 			return c.lock(&wait.Wait{Session: c.Session, Caller: ctx, Limit: limit, Settings: s, Key: key, Start: start})
 		})
 	})
-	stop()
 	return lockfn.Error("lock", key, s.Mode, wait.Ended(ctx, limit, key, s.Mode, start, err))
 }
 

@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -87,24 +88,22 @@ const (
 	probePause = 50 * time.Millisecond
 )
 
-// checking lets one check run at a time. Each needs two connections at once, and several checks could
-// keep those from each other.
-var checking = make(chan struct{}, 1)
-
 // needsCheck reports whether the pool of conn must be checked before a lock is taken.
 func needsCheck(ctx context.Context, conn Conn) (bool, error) {
 	p, err := runCall(ctx, ctx, conn, func(c *call) (proximity, error) { return c.proximity() })
 	return p != direct, err
 }
 
-// checkPool returns nil if locks exclude between two connections that open returns. It repeats the
-// probe until that has a result, for at most checkTime and until ctx ends.
-func checkPool[C Conn](ctx context.Context, open func(context.Context) (C, error)) error {
+// checkPool returns nil if locks exclude between two connections that open returns, which are of pool
+// db, or of one that is not known. It repeats the probe until that has a result, for at most checkTime
+// and until ctx ends.
+func checkPool[C Conn](ctx context.Context, db *sql.DB, open func(context.Context) (C, error)) error {
 	limit, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()
+	slot := pooler.Slot(db)
 	select {
-	case checking <- struct{}{}:
-		defer func() { <-checking }()
+	case slot <- struct{}{}:
+		defer func() { <-slot }()
 	case <-limit.Done():
 		return uncheckedError(ctx, bound.Cause(limit))
 	}

@@ -43,13 +43,15 @@ SELECT h.classid::pg_catalog.int8, h.objid::pg_catalog.int8, h.objsubid::pg_cata
 	CASE WHEN h.pid IS NULL THEN 'prepared' WHEN a.pid IS NULL THEN 'ended' ELSE coalesce(a.state, '') END,
 	coalesce(a.wait_event_type || '/' || a.wait_event, ''), coalesce(p.gid, ''),
 	a.pid IS NOT NULL AND a.backend_start IS NULL,
-	CASE WHEN h.pid IS NULL THEN p.prepared WHEN h.granted THEN coalesce(a.xact_start, a.state_change) ELSE coalesce(h.waitstart, a.query_start) END,
-	pg_catalog.clock_timestamp(), a.state_change, a.xact_start, CASE WHEN a.state <> 'idle' THEN a.query_start END,
+	` + beginMicros + `CASE WHEN h.pid IS NULL THEN p.prepared WHEN h.granted THEN coalesce(a.xact_start, a.state_change) ELSE coalesce(h.waitstart, a.query_start) END` + endMicros + `,
+	` + beginMicros + `pg_catalog.clock_timestamp()` + endMicros + `,
+	` + beginMicros + `a.state_change` + endMicros + `, ` + beginMicros + `a.xact_start` + endMicros + `, ` + beginMicros + `CASE WHEN a.state <> 'idle' THEN a.query_start END` + endMicros + `,
 	CASE WHEN h.n = 1 AND h.pid IN (SELECT l.pid FROM k l WHERE NOT l.granted)
 		THEN pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(h.pid), ',') ELSE '' END
 FROM here h
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
-LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction`
+LEFT JOIN prepared p ON h.pid IS NULL AND p.virtualtransaction = h.virtualtransaction
+WHERE ` + freshActivity
 
 // EverybodyBare is [Everybody] without the names of roles, for a server whose lock table is full.
 // Reading a relation or a view takes a lock on it. Each session has places of its own for a few
@@ -102,18 +104,19 @@ type Row struct {
 // ScanEverybody reads a row of [Everybody].
 func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 	var (
-		classid, objid            int64
-		objsubid                  int
-		mode, blockers            string
-		since, state, xact, query sql.NullTime
+		classid, objid                 int64
+		objsubid                       int
+		mode, blockers                 string
+		since, now, state, xact, query sql.NullInt64
 	)
 	err = rows.Scan(&classid, &objid, &objsubid, &mode, &r.Granted, &r.PID, &r.User, &r.Application, &r.Client,
-		&r.State, &r.WaitEvent, &r.GID, &r.Hidden, &since, &r.Now, &state, &xact, &query, &blockers)
+		&r.State, &r.WaitEvent, &r.GID, &r.Hidden, &since, &now, &state, &xact, &query, &blockers)
 	if err != nil {
 		return r, err
 	}
 	r.Key, r.Mode = tag{uint32(classid), uint32(objid), objsubid}.key(), modeOf(mode)
-	r.Since, r.StateSince, r.XactStart, r.Query = since.Time, state.Time, xact.Time, query.Time
+	r.Since, r.Now = timeOf(since), timeOf(now)
+	r.StateSince, r.XactStart, r.Query = timeOf(state), timeOf(xact), timeOf(query)
 	if blockers != "" {
 		for s := range strings.SplitSeq(blockers, ",") {
 			pid, err := strconv.Atoi(s)
@@ -134,5 +137,5 @@ func ScanEverybody(rows *sql.Rows) (r Row, err error) {
 }
 
 // Here asks for the database and the role of the session, server_version, whether the server is in
-// recovery, and the server's time.
-const Here = "SELECT pg_catalog.current_database()::pg_catalog.text, CURRENT_USER::pg_catalog.text, pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery(), pg_catalog.clock_timestamp()"
+// recovery, and the server's time in microseconds since 1970.
+const Here = "SELECT pg_catalog.current_database()::pg_catalog.text, CURRENT_USER::pg_catalog.text, pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery(), " + beginMicros + "pg_catalog.clock_timestamp()" + endMicros

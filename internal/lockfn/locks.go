@@ -45,8 +45,8 @@ func ScanHeldOn(rows *sql.Rows) (l advisory.HeldLock, pid int, err error) {
 // text should cache one.
 const Holders = "SELECT coalesce(l.pid, 0) AS pgadvisory, l.mode, coalesce(a.usename, ''), coalesce(a.application_name, ''), " +
 	"coalesce(pg_catalog.host(a.client_addr) || ':' || a.client_port, CASE WHEN a.client_port = -1 THEN 'local' END, ''), " +
-	"coalesce(a.xact_start, a.state_change), a.backend_start, coalesce(CASE WHEN l.pid IS NULL THEN (" + gid + ") END, '') " +
-	"FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE " + advisoryHere +
+	beginMicros + "coalesce(a.xact_start, a.state_change)" + endMicros + ", " + beginMicros + "a.backend_start" + endMicros + ", coalesce(CASE WHEN l.pid IS NULL THEN (" + gid + ") END, '') " +
+	"FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE " + freshActivity + " AND " + advisoryHere +
 	" AND l.classid = ($1::pg_catalog.int8)::pg_catalog.oid AND l.objid = ($2::pg_catalog.int8)::pg_catalog.oid" +
 	" AND l.objsubid = $3::pg_catalog.int8 AND l.granted ORDER BY 1"
 
@@ -78,12 +78,12 @@ func ScanHolder(rows *sql.Rows, k advisory.Key) (advisory.Holder, error) {
 	var (
 		h            = advisory.Holder{Key: k}
 		mode         string
-		since, start sql.NullTime
+		since, start sql.NullInt64
 	)
 	if err := rows.Scan(&h.PID, &mode, &h.User, &h.Application, &h.Client, &since, &start, &h.Prepared); err != nil {
 		return h, err
 	}
-	h.Mode, h.Since, h.BackendStart = modeOf(mode), since.Time, start.Time
+	h.Mode, h.Since, h.BackendStart = modeOf(mode), timeOf(since), timeOf(start)
 	return h, nil
 }
 

@@ -25,6 +25,7 @@ const (
 	outOfMemory         = "53200" // also: the lock table is full
 	queryCanceled       = "57014"
 	cannotConnectNow    = "57P03"
+	protocolViolation   = "08P01" // PgBouncer's for all that it refuses, such as at query_wait_timeout
 )
 
 // Refused reports whether err means that the statement did not run, so that it cannot have taken a
@@ -50,10 +51,11 @@ func Canceled(err error) bool { return SQLState(err) == queryCanceled }
 func NotSupported(err error) bool { return SQLState(err) == featureNotSupported }
 
 // Gone reports whether err comes from a connection that had ended, or ended during the statement.
-// Unlike [LinkGone] it returns false if err does not show that.
+// Unlike [LinkGone] it returns false if err does not show that, as the refusal of a busy pooler does
+// not.
 func Gone(err error) bool {
 	if s := SQLState(err); s != "" {
-		return LinkGone(err) && s != cannotConnectNow
+		return LinkGone(err) && s != cannotConnectNow && s != protocolViolation
 	}
 	if link, ok := errors.AsType[*net.OpError](err); ok {
 		return link.Op != "dial"
@@ -73,7 +75,7 @@ func LinkGone(err error) bool {
 // or was that of another client. In both cases a proxy changed the session.
 func NotPrepared(err error) bool {
 	switch SQLState(err) {
-	case "26000", "42P05", "08P01":
+	case "26000", "42P05", protocolViolation:
 		return true
 	}
 	return false
