@@ -20,7 +20,10 @@ import (
 
 // A Conn is a connection that the caller has pinned and later closes: *sql.Conn, *sqlx.Conn and
 // other types with these methods. A *sql.DB is not a Conn, because each of its statements may run
-// on another connection. Do not close a Conn while a call of this package is in progress on it.
+// on another connection.
+//
+// Do not use conn elsewhere while a call is in progress, and do not close it: a transaction that begins
+// during a wait gets the wait's lock_timeout, and keeps the lock until the transaction ends.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

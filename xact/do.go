@@ -27,7 +27,7 @@ import (
 // if ctx ends before the transaction has begun.
 //
 // If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
-// begins again on another. fn runs at most once.
+// begins again on another: at most 20 times, with pauses of up to 50 ms. fn runs at most once.
 //
 // Do waits on the server, in slices of at most 400 ms that are shorter than deadlock_timeout, and
 // restarts its transaction between them:

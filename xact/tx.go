@@ -20,6 +20,9 @@ import (
 
 // A Tx is a transaction: *sql.Tx, *sqlx.Tx, bun.Tx, ent's generated Tx. A *sql.DB is not a Tx: a
 // transaction-level lock that is taken outside a transaction ends with its own statement.
+//
+// Do not use tx elsewhere while a call is in progress: a wait that ends without the lock rolls back to
+// its savepoint. That undoes what another goroutine wrote meanwhile, and the commit reports no error.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
