@@ -499,8 +499,8 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
-	if err == nil && c.f.fails != nil {
-		err = c.f.fails(query)
+	if err == nil {
+		err = c.failure(query)
 	}
 	return driver.RowsAffected(rows), err
 }
@@ -662,10 +662,20 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
-	if err == nil && c.f.fails != nil {
-		err = c.f.fails(query)
+	if err == nil {
+		err = c.failure(query)
 	}
 	return rows, err
+}
+
+// failure returns the error with which the test wants a statement to end.
+func (c *fakeConn) failure(text string) error {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if c.f.fails == nil {
+		return nil
+	}
+	return c.f.fails(text)
 }
 
 // tableSize returns the size of the lock table.

@@ -45,7 +45,7 @@ func TestCallsWhileManyWaitsEnd(t *testing.T) {
 }
 
 func TestManyLocksOfAFailedStatementAreReleased(t *testing.T) {
-	const n = 6000
+	const n = 3000
 	keys := make([]advisory.Key, n)
 	for i := range keys {
 		keys[i] = advisory.Int64(int64(i + 1))
@@ -55,7 +55,7 @@ func TestManyLocksOfAFailedStatementAreReleased(t *testing.T) {
 		held := lock(t, l, advisory.Int64(1_000_000))
 		failed := false
 		f.set(func() {
-			f.delay = 2 * time.Millisecond
+			f.delay = 4 * time.Millisecond
 			f.fails = func(text string) error {
 				if strings.Contains(text, "a.answers") && !failed {
 					failed = true

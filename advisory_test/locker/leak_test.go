@@ -135,8 +135,11 @@ func TestLockerLeavesNoGoroutine(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			p := d.Open(t, "postgres://127.0.0.1:1/none?sslmode=disable")
 			l := locker.New(p.DB) // not closed
-			if _, err := l.Lock(context.Background(), harness.Key); err == nil {
-				t.Error("no error")
+			if _, _, err := l.TryLock(context.Background(), harness.Key); err == nil {
+				t.Error("TryLock: no error")
+			}
+			if _, err := l.Lock(context.Background(), harness.Key, advisory.MaxWait(200*time.Millisecond)); err == nil {
+				t.Error("Lock: no error")
 			}
 			p.Close()
 			none(t, before)

@@ -10,11 +10,14 @@ import (
 func TestSlotPerPool(t *testing.T) {
 	_, one := newServer(t)
 	_, two := newServer(t)
-	if Slot(one) != Slot(one) || Slot(one) == Slot(two) {
-		t.Error("not one slot for each pool")
+	for _, pool := range []*sql.DB{one, two, nil} {
+		first, again := Slot(pool), Slot(pool)
+		if first != again {
+			t.Error("not one slot for each pool, and for those that are unknown")
+		}
 	}
-	if Slot(nil) != Slot(nil) || Slot(nil) == Slot(one) {
-		t.Error("not one slot for the unknown pools")
+	if Slot(one) == Slot(two) || Slot(one) == Slot(nil) {
+		t.Error("two pools share a slot")
 	}
 	if cap(Slot(one)) != 1 || cap(Slot(nil)) != 1 {
 		t.Error("a slot has not room for one check")
