@@ -497,10 +497,21 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
-	if err == nil && c.f.fails != nil {
-		err = c.f.fails(query)
+	if err == nil {
+		err = c.f.failure(query)
 	}
 	return driver.RowsAffected(rows), err
+}
+
+// failure returns the error with which a statement ends after it was done, if it is to fail.
+func (f *fakeServer) failure(text string) error {
+	f.mu.Lock()
+	fails := f.fails
+	f.mu.Unlock()
+	if fails == nil {
+		return nil
+	}
+	return fails(text)
 }
 
 // cancel lets those sessions wait no more, and returns how many waited. The mutex is held.
@@ -660,8 +671,8 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 			c.f.t.Errorf("unknown: %s", query)
 		}
 	})
-	if err == nil && c.f.fails != nil {
-		err = c.f.fails(query)
+	if err == nil {
+		err = c.f.failure(query)
 	}
 	return rows, err
 }
