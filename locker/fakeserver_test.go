@@ -500,9 +500,20 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		}
 	})
 	if err == nil {
-		err = c.failure(query)
+		err = c.f.failure(query)
 	}
 	return driver.RowsAffected(rows), err
+}
+
+// failure returns the error with which a statement ends after it was done, if it is to fail.
+func (f *fakeServer) failure(text string) error {
+	f.mu.Lock()
+	fails := f.fails
+	f.mu.Unlock()
+	if fails == nil {
+		return nil
+	}
+	return fails(text)
 }
 
 // cancel lets those sessions wait no more, and returns how many waited. The mutex is held.
@@ -663,19 +674,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		}
 	})
 	if err == nil {
-		err = c.failure(query)
+		err = c.f.failure(query)
 	}
 	return rows, err
-}
-
-// failure returns the error with which the test wants a statement to end.
-func (c *fakeConn) failure(text string) error {
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	if c.f.fails == nil {
-		return nil
-	}
-	return c.f.fails(text)
 }
 
 // tableSize returns the size of the lock table.

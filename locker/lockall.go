@@ -91,12 +91,13 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	}
 }
 
-// remaining returns opts with what is left of MaxWait.
+// remaining returns opts with what is left of MaxWait. That is never 0, which is one try, unless it was:
+// the error of a try is that of its attempt to connect, and a wait does not end with that.
 func remaining(opts []advisory.LockerOption, s settings.Call, start time.Time) []advisory.LockerOption {
-	if s.MaxWait == nil {
+	if s.MaxWait == nil || wait.OneTry(s) {
 		return opts
 	}
-	return append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 0)))
+	return append(opts[:len(opts):len(opts)], advisory.MaxWait(max(*s.MaxWait-time.Since(start), 1)))
 }
 
 // anyEnded reports whether one of the locks was lost meanwhile, or the Locker was closed.

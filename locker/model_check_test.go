@@ -12,8 +12,7 @@ import (
 // checkTurn checks that no call of the process waits that came before and excludes the lock.
 func (b *book) checkTurn(h *held) {
 	for _, o := range b.calls {
-		// Others try first, and queue later.
-		waits := (o.name == "Lock" || o.name == "Do") && o.limit > 0 && o.end == 0 && b.at() < o.beganAt+o.limit
+		waits := o.queuesAtOnce() && o.limit > 0 && o.end == 0 && b.at() < o.beganAt+o.limit
 		if waits && o.inTheWayOf(h.call, h.key) && o.beganAt < h.call.beganAt {
 			b.fail("turn", "key %s: %s (%v) passes %s (%v), which waits since %v", h.key, h.call.name, h.mode, o.name, o.mode, o.beganAt)
 		}
@@ -146,7 +145,7 @@ func (b *book) checkWait(c *call, got bool) {
 			}
 		}
 		for _, o := range b.calls {
-			if o.inTheWayOf(c, key) && o.beganAt <= c.beganAt {
+			if o.inTheWayOf(c, key) && o.beganAt <= b.queuedBy(c) {
 				s := span{o.beganAt, c.endedAt}
 				if o.end != 0 {
 					s.to = o.endedAt
@@ -161,6 +160,26 @@ func (b *book) checkWait(c *call, got bool) {
 			b.fail("wait", "%s (%v): key %s was free for %v, got: %v", c.name, c.mode, key, gap, got)
 		}
 	}
+}
+
+// queuesAtOnce reports whether a call queues as it begins. Others try first, and queue later.
+func (c *call) queuesAtOnce() bool { return c.try || c.name == "Lock" || c.name == "Do" }
+
+// queuedBy returns when a call has queued, at the latest: whoever comes before that may be before it.
+// LockAny, say, tries first, and while no session can be opened it waits for that before it tries. A
+// writer who queues meanwhile, and waits for readers of the same process, is in its way though it came
+// later.
+func (b *book) queuedBy(c *call) time.Duration {
+	if c.queuesAtOnce() {
+		return c.beganAt
+	}
+	outage := c.beganAt
+	for _, f := range b.faults { // in the order in which they began
+		if f.from <= outage {
+			outage = max(outage, f.to+f.effect)
+		}
+	}
+	return outage + b.patience()
 }
 
 type span struct{ from, to time.Duration }

@@ -483,3 +483,24 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 		locks.Unlock()
 	})
 }
+
+// The time of a LockAll ends while it gives back what it cannot use, and the server goes away. The error
+// is that of a wait which has ended, not that of another attempt.
+func TestLockAllThatEndsInAnOutage(t *testing.T) {
+	timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		l.Ping(context.Background())
+		f.taken(job)
+		const trip = 20 * time.Millisecond
+		f.set(func() { f.delay = trip })
+		time.AfterFunc(trip+trip/2, func() {
+			f.set(func() {
+				f.refused = errRefused
+				f.conns[0].end()
+			})
+		})
+		_, err := l.LockAll(context.Background(), []advisory.Key{job, advisory.Int64(5000)}, advisory.MaxWait(trip+trip/4))
+		if !errors.Is(err, advisory.ErrNotAcquired) {
+			t.Errorf("it ends with %v", err)
+		}
+	})
+}

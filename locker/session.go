@@ -188,15 +188,16 @@ func (s *session) serve(ops []*op) {
 	}
 }
 
-// postpone queues ops behind what has queued up meanwhile, and reports whether there was anything:
-// many queries must not keep the requests of others waiting.
+// postpone has the requests that have queued up meanwhile be sent before ops, and reports whether
+// anything has queued up. Many queries must not keep the requests of others waiting. Queries keep their
+// order: where each brings another, those behind would never be sent.
 func (s *session) postpone(ops []*op) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
 	if len(s.queue) == 0 || !s.alive() {
 		return false
 	}
-	s.queue = append(s.queue, ops...)
+	s.queue = append(ops, s.queue...)
 	return true
 }
 
