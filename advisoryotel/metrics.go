@@ -52,7 +52,7 @@ func (m *eventMetrics) record(ctx context.Context, e advisory.Event) {
 	case advisory.Acquired, advisory.NotAcquired:
 		end := m.cache.options(endOf(e, m.keys))
 		m.attempts.Add(ctx, 1, end.add...)
-		m.wait.Record(ctx, e.Waited.Seconds(), end.record...)
+		m.wait.Record(ctx, max(e.Waited, 0).Seconds(), end.record...)
 	case advisory.Released, advisory.Lost:
 		if e.Held > 0 {
 			m.hold.Record(ctx, e.Held.Seconds(), m.cache.options(endOf(e, m.keys)).record...)

@@ -62,12 +62,12 @@ func (s *spans) make(ctx context.Context, name string, kind trace.SpanKind, last
 	if e.Label != "" {
 		name += " " + e.Label
 	}
-	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-lasted)), trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
+	text := ""
+	if of.errorType != "" && s.keys {
+		text = e.Err.Error() // it names the key
+	}
+	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-max(lasted, 0))), trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
 	if of.errorType != "" {
-		text := ""
-		if s.keys {
-			text = e.Err.Error() // it names the key
-		}
 		span.SetStatus(codes.Error, text)
 	}
 	span.End(trace.WithTimestamp(end))

@@ -36,8 +36,11 @@ func (a *asked) holders(ctx context.Context, key advisory.Key, ask func(context.
 		return nil
 	}
 	if a.key != key || time.Since(a.at) >= askedFor {
-		a.answer = ask(ctx, key)
-		a.key, a.at = key, time.Now()
+		answer := ask(ctx, key)
+		if ctx.Err() != nil {
+			return answer
+		}
+		a.key, a.at, a.answer = key, time.Now(), answer
 	}
 	return slices.Clone(a.answer)
 }

@@ -96,3 +96,17 @@ func TestWhoLeavesWaitsForNoAnswer(t *testing.T) {
 		}
 	})
 }
+
+// The answer to a wait that ended is none for the others.
+func TestAnswerToAWaitThatEndedIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := asked{turn: make(chan struct{}, 1)}
+		server := &teller{took: 20 * time.Millisecond}
+		ends, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer stop()
+		a.holders(ends, advisory.Int64(1), server.ask)
+		if hs := a.holders(t.Context(), advisory.Int64(1), server.ask); len(hs) != 1 {
+			t.Errorf("%d holders, want 1", len(hs))
+		}
+	})
+}

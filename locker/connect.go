@@ -39,7 +39,7 @@ func (s *session) connect() error {
 	})
 	if err != nil {
 		e := &openingError{dbconn.FaultOf(err), err}
-		if st := s.l.db.Stats(); st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
+		if st := s.l.db.Stats(); errors.Is(err, bound.ErrNoAnswer) && st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
 			e.cause = fmt.Errorf("all %d connections of the pool are in use, raise MaxOpenConns: %w", st.MaxOpenConnections, err)
 			if e.fault == dbconn.Passing { // the work may never give one back
 				e.fault = dbconn.Unclear

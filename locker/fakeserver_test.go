@@ -659,7 +659,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == lockfn.ServerID:
 			rows.add(c.server())
 		case query == lockfn.Beat:
-			rows.add(c.server(), c.f.replica.names, c.commit, true)
+			rows.add(c.server(), c.f.replica.names, c.commit, "t", true)
+		case query == lockfn.Loaded:
+			rows.add("t")
 		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
 			rows.add(c.server(), c.f.replica.grace.Milliseconds())
 		case query == lockfn.Holders:

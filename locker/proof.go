@@ -29,6 +29,7 @@ type proof struct {
 	watch   *time.Timer // ends the proof D after that
 	beating time.Time   // when the beat was sent that is not answered; zero if there is none
 	doubt   error       // why the last beat was not confirmed; nil if it was
+	open    bool        // a witness has its connection
 }
 
 // A proofPhase is how much a proof shows.

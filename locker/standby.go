@@ -16,8 +16,9 @@ import "github.com/pgadvisory/pgadvisory/internal/option"
 //   - No lock is given out before a commit is confirmed. Calls wait for that, at most for the deadline.
 //   - After a promotion the new primary gives out no lock for the deadline and one second: by then the
 //     locks of the old one have ended.
-//   - If synchronous_standby_names is empty, Ping and each call fail with [advisory.ErrUnsafeServer],
-//     reason [advisory.NoStandby]. Lead campaigns until there are names.
+//   - If synchronous_standby_names is empty, Ping, tries and the first waits fail with
+//     [advisory.ErrUnsafeServer], reason [advisory.NoStandby]. A wait of a Locker that has had a session
+//     goes on, and Lead campaigns, until there are names.
 //
 // It holds only if each standby that may be promoted confirms each commit, if all Lockers of a key have
 // this option and the same failover time, and if the servers' clocks are within a second. See

@@ -55,6 +55,11 @@ func (l *Locker) roomForSession() bool {
 				taken++ // soon
 			}
 		}
+		for _, p := range l.proofs {
+			if !p.open {
+				taken++ // its witness, soon
+			}
+		}
 		if taken >= st.MaxOpenConnections-1 {
 			return false // work under a lock may need the last connection
 		}

@@ -70,7 +70,9 @@ func (p *proof) attend() error {
 	if err != nil {
 		return fmt.Errorf("open a connection for confirmations: %w", err)
 	}
+	p.setOpen(true)
 	defer w.close()
+	defer p.setOpen(false)
 	for p.ctx.Err() == nil {
 		sent := p.beginBeat()
 		switch c, err := w.beat(); {
@@ -92,9 +94,18 @@ func (p *proof) attend() error {
 	return nil
 }
 
+// setOpen records whether a witness has its connection.
+func (p *proof) setOpen(open bool) {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	p.open = open
+}
+
 var errOtherServer = errors.New("the pool leads to two servers: this connection is not on the server of the session that takes the locks")
 
 var errNotWaited = errors.New("synchronous_commit is not on any more: something in between has reset the session")
+
+var errReloaded = fmt.Errorf("%w: the server read its settings again while the commit waited, which may have ended the wait", advisory.ErrUnconfirmed)
 
 var errNoStandby error = &advisory.UnsafeServerError{Reason: advisory.NoStandby, Detail: "synchronous_standby_names is empty: set it so that each standby that may be promoted confirms, as docs/failover.md says"}
 
@@ -178,7 +189,16 @@ func (w *witness) beat() (lockfn.Confirmation, error) {
 	late, end := bound.Context(w.p.ctx)
 	defer end()
 	c, err := bound.Call(late, func(ctx context.Context) (lockfn.Confirmation, error) {
-		return lockfn.ScanBeat(w.conn.QueryRowContext(ctx, lockfn.Beat))
+		c, err := lockfn.ScanBeat(w.conn.QueryRowContext(ctx, lockfn.Beat))
+		if err != nil {
+			return c, err
+		}
+		var loaded string
+		err = w.conn.QueryRowContext(ctx, lockfn.Loaded).Scan(&loaded)
+		if err == nil && loaded != c.Loaded {
+			err = errReloaded
+		}
+		return c, err
 	}, w.driver.GiveUp, func(lockfn.Confirmation, error) { w.discard() })
 	w.left = errors.Is(err, bound.ErrNoAnswer)
 	return c, err

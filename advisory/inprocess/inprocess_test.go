@@ -169,3 +169,17 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNilContext(t *testing.T) {
+	l := inprocess.New()
+	var none context.Context
+	if _, err := l.Lock(none, key); err == nil {
+		t.Error("Lock: no error")
+	}
+	if _, ok, err := l.TryLock(none, key); ok || err == nil {
+		t.Errorf("TryLock: %v, %v", ok, err)
+	}
+	if err := l.Do(none, key, func(context.Context) error { t.Error("it ran"); return nil }); err == nil {
+		t.Error("Do: no error")
+	}
+}

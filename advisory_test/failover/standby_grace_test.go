@@ -4,6 +4,7 @@ package failover_test
 
 import (
 	"database/sql"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,5 +93,32 @@ func TestGraceAfterAPromotion(t *testing.T) {
 	}
 	if id, _ := grace(t, a.Watch, time.Hour); id != idA {
 		t.Errorf("the old primary is %q, and was %q", id, idA)
+	}
+}
+
+// After the crash of a process the server forgets what it replayed, and keeps its start time. Its grace
+// begins again.
+func TestGraceAfterTheCrashOfAProcess(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	const of = 4 * time.Second
+	r := harness.NewReplication(t, 1, "restart_after_crash=on")
+	a, b := r.Primary, r.Standbys[0]
+	time.Sleep(of) // the standby has run for longer than the grace
+	a.Exec("CREATE TABLE replayed ()")
+	b.CatchUp(a)
+	b.Promote()
+	pid := harness.Ask[int](t, b.Watch, "SELECT pg_backend_pid()")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var left time.Duration
+	harness.Eventually(t, "the server answers again", func() (ok bool) {
+		var err error
+		_, left, err = lockfn.ScanPromoted(b.Watch.QueryRow(lockfn.Promoted(of)))
+		return err == nil
+	})
+	if left == 0 {
+		t.Error("there is no grace after the crash")
 	}
 }

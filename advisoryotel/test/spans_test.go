@@ -10,7 +10,10 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -241,5 +244,45 @@ func TestNoSpanOfAHoldOfUnknownDuration(t *testing.T) {
 	}
 	if m := tel.metrics(t)["hold.duration"]; m.Data != nil {
 		t.Errorf("%v", m)
+	}
+}
+
+type errorThatPanics struct{ error }
+
+// An error whose text cannot be had, and durations of a clock that was set back.
+func TestSpansOfOddEvents(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	reader := metric.NewManualReader()
+	o := newObserver(t, advisoryotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))),
+		advisoryotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))), advisoryotel.WithKeysInSpans())
+	handled(t)
+	for _, e := range []advisory.Event{
+		{Kind: advisory.NotAcquired, Key: key, Err: errorThatPanics{}},
+		{Kind: advisory.Acquired, Key: key, Waited: -time.Hour},
+		{Kind: 99, Key: key, Mode: 99},
+	} {
+		o.Observe(t.Context(), e)
+	}
+	if started, ended := len(recorder.Started()), len(recorder.Ended()); started != ended {
+		t.Errorf("%d spans have begun and %d ended", started, ended)
+	}
+	for _, s := range recorder.Ended() {
+		if s.EndTime().Before(s.StartTime()) {
+			t.Errorf("%s ends before it begins", s.Name())
+		}
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			h, ok := m.Data.(metricdata.Histogram[float64])
+			for i := 0; ok && i < len(h.DataPoints); i++ {
+				if h.DataPoints[i].Sum < 0 {
+					t.Errorf("%s: sum %v", m.Name, h.DataPoints[i].Sum)
+				}
+			}
+		}
 	}
 }

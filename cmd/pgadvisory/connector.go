@@ -48,8 +48,8 @@ func (s settings) config(application string) (*pgx.ConnConfig, error) {
 	if to := s.addresses(); len(to) > 0 {
 		lookup := c.LookupFunc
 		c.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
-			if addr := to[host]; addr != "" {
-				return []string{addr}, nil
+			if addrs := to[host]; len(addrs) > 0 {
+				return addrs, nil
 			}
 			return lookup(ctx, host)
 		}
@@ -118,13 +118,16 @@ func checkParams(params map[string]string) error {
 	return nil
 }
 
-// addresses returns the address of each host that has one by hostaddr.
-func (s settings) addresses() map[string]string {
-	to := map[string]string{}
-	hosts, addrs := s.hosts(), strings.Split(s.get("hostaddr", "PGHOSTADDR"), ",")
+// addresses returns the addresses of each host that has some by hostaddr. A host may be there twice.
+func (s settings) addresses() map[string][]string {
+	to := map[string][]string{}
+	hosts, ports, addrs := s.hosts(), s.ports(), strings.Split(s.get("hostaddr", "PGHOSTADDR"), ",")
 	for i, addr := range addrs {
 		if addr != "" && i < len(hosts) {
-			to[hosts[i]] = addr
+			if len(ports) > 1 {
+				addr = net.JoinHostPort(addr, ports[i])
+			}
+			to[hosts[i]] = append(to[hosts[i]], addr)
 		}
 	}
 	return to

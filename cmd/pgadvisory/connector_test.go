@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -92,6 +93,27 @@ func TestConfigWithAddresses(t *testing.T) {
 	}
 	if c.Host != "db1" || c.TLSConfig == nil || c.TLSConfig.ServerName != "db1" || len(c.Fallbacks) != 1 || c.Fallbacks[0].TLSConfig.ServerName != "db2" {
 		t.Errorf("%+v", c.Config)
+	}
+}
+
+// A host may have several addresses, one after the other.
+func TestAddressesOfOneHost(t *testing.T) {
+	noEnvironment(t)
+	for ports, want := range map[string][]string{"": {"10.0.0.1", "10.0.0.2"}, "5433,5434": {"10.0.0.1:5433", "10.0.0.2:5434"}} {
+		s := settings{"host": "db,db", "hostaddr": "10.0.0.1,10.0.0.2"}
+		if ports != "" {
+			s["port"] = ports
+		}
+		if err := s.check(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.config("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.LookupFunc(t.Context(), "db"); err != nil || !slices.Equal(got, want) {
+			t.Errorf("ports %q: %v, %v, want %v", ports, got, err, want)
+		}
 	}
 }
 

@@ -21,7 +21,10 @@ type settings map[string]string
 
 // parseSettings reads a URL, a list of name=value, or the name of a database.
 func parseSettings(d string) (settings, error) {
+	name, _, list := strings.Cut(d, "=")
 	switch {
+	case list && settingName.MatchString(strings.TrimSpace(name)):
+		return parseList(d)
 	case strings.HasPrefix(d, "postgres://"), strings.HasPrefix(d, "postgresql://"):
 		return parseURL(d)
 	case strings.Contains(d, "://"):

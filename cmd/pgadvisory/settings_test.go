@@ -27,6 +27,7 @@ func TestParseSettings(t *testing.T) {
 		{"postgres:///?service=billing", settings{"service": "billing"}},
 		{"host=db1  dbname = app", settings{"host": "db1", "dbname": "app"}},
 		{`password='it\'s a \\ secret' user=a\ b`, settings{"password": `it's a \ secret`, "user": "a b"}},
+		{"host=db password=a://b", settings{"host": "db", "password": "a://b"}},
 		{"password= user=u", settings{"password": "user=u"}}, // as libpq reads it
 	} {
 		got, err := parseSettings(test.d)

@@ -3,6 +3,7 @@ package memlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,10 +15,15 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
+var errNilCtx = errors.New("ctx is nil")
+
 // acquire returns the hold, or one that holds nothing.
 func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*hold, error) {
 	start := time.Now()
 	s, err := l.check(key, opts)
+	if err == nil && ctx == nil {
+		err = errNilCtx
+	}
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)
 	}
