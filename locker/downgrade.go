@@ -16,6 +16,9 @@ func (h *handle) Downgrade(ctx context.Context) error {
 	if h.hold == nil {
 		return h.wrap("downgrade", advisory.ErrNotHeld)
 	}
+	if ctx == nil {
+		return h.wrap("downgrade", errNilCtx)
+	}
 	answer, change, err := h.beginDowngrade(ctx)
 	for change != nil {
 		select {

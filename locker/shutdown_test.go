@@ -125,9 +125,11 @@ func TestNilContext(t *testing.T) {
 		_, lockAll := l.LockAll(none, []advisory.Key{job}, advisory.MaxWait(time.Second))
 		_, lockAny := l.LockAny(none, []advisory.Key{job})
 		_, semaphore := l.Semaphore(job, 2).Acquire(none)
+		held := lock(t, l, advisory.Int64(7))
+		defer held.Unlock()
 		for name, err := range map[string]error{
 			"TryLock": trying, "Lock": locking, "TryLockAll": all, "LockAll": lockAll, "LockAny": lockAny, "Semaphore": semaphore,
-			"Ping": l.Ping(none), "Shutdown": l.Shutdown(none),
+			"Ping": l.Ping(none), "Shutdown": l.Shutdown(none), "Downgrade": held.Downgrade(none),
 			"Lead": l.Lead(none, job, func(context.Context) error { return nil }),
 			"Do":   l.Do(none, job, func(context.Context) error { return nil }),
 		} {

@@ -182,4 +182,14 @@ func TestNilContext(t *testing.T) {
 	if err := l.Do(none, key, func(context.Context) error { t.Error("it ran"); return nil }); err == nil {
 		t.Error("Do: no error")
 	}
+	lock, err := l.Lock(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Downgrade(none); err == nil || lock.Mode() != advisory.Exclusive {
+		t.Errorf("Downgrade: %v, mode %v", err, lock.Mode())
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
 }

@@ -131,6 +131,9 @@ func (h *hold) Downgrade(ctx context.Context) error {
 	if h.line == nil {
 		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
 	}
+	if ctx == nil {
+		return lockfn.Error("downgrade", h.key, h.Mode(), errNilCtx)
+	}
 	l := h.line.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
