@@ -64,7 +64,9 @@ func TestWorkHasAConnectionWhileTheWitnessIsReplaced(t *testing.T) {
 	defer stop()
 	harness.Eventually(t, "the witness is gone", func() bool { return db.Stats().InUse < 2 })
 	go l.Lock(ctx, advisory.Int64(2))
-	time.Sleep(300 * time.Millisecond)
+	harness.Eventually(t, "there is another witness", func() bool {
+		return harness.Ask[bool](t, a.Watch, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'three' AND query ~ 'emit_message|conf_load_time')")
+	})
 	short, end := context.WithTimeout(ctx, harness.Patience/2)
 	defer end()
 	conn, err := db.Conn(short)
