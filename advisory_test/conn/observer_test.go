@@ -342,7 +342,7 @@ func TestObserverOfCallsInATransaction(t *testing.T) {
 	})
 }
 
-// Every kind of wait is told of once it has lasted, with the holders, and goes on.
+// Every kind of wait that lasts is reported with the holders, and goes on.
 func TestObserverIsToldOfLongWaits(t *testing.T) {
 	for _, d := range harness.Drivers[:2] {
 		t.Run(d.Name, func(t *testing.T) {
