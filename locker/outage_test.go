@@ -113,17 +113,23 @@ func TestWaitsGoOnThroughAnOutage(t *testing.T) {
 					t.Errorf("%d attempts in five minutes", len(dialed))
 				}
 				f.set(func() { f.refused = nil })
-				back := time.Now()
-				for range n {
-					if who := <-ended; !strings.HasSuffix(who, ": <nil>") {
-						t.Error(who)
-					}
-				}
-				if d := time.Since(back); d > 3*time.Second {
-					t.Errorf("the last call has its lock after %v", d)
-				}
+				allHaveLocks(t, ended, n)
 			})
 		})
+	}
+}
+
+// allHaveLocks waits until the n calls have their locks, which takes no longer than two pauses.
+func allHaveLocks(t *testing.T, ended <-chan string, n int) {
+	t.Helper()
+	back := time.Now()
+	for range n {
+		if who := <-ended; !strings.HasSuffix(who, ": <nil>") {
+			t.Error(who)
+		}
+	}
+	if d := time.Since(back); d > 3*time.Second {
+		t.Errorf("the last call has its lock after %v", d)
 	}
 }
 
@@ -165,15 +171,7 @@ func TestTriesReportAnOutage(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		f.set(func() { f.refused = nil })
-		back := time.Now()
-		for range n {
-			if who := <-ended; !strings.HasSuffix(who, ": <nil>") {
-				t.Error(who)
-			}
-		}
-		if d := time.Since(back); d > 3*time.Second {
-			t.Errorf("the last call has its lock after %v", d)
-		}
+		allHaveLocks(t, ended, n)
 	})
 }
 
