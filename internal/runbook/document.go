@@ -106,13 +106,13 @@ var (
 	addresses = regexp.MustCompile(`\b\d+(\.\d+){3}(:\d+)?\b`)
 	numbers   = regexp.MustCompile(`\b\d{15,}\b`)
 	durations = regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s|m|h)\b`)
-	pids      = regexp.MustCompile(`\b\d{2,7}\b`)
+	keyOrPID  = regexp.MustCompile(`12:34|-77|4820|\b\d{2,7}\b`)
 	spaces    = regexp.MustCompile(`[ \t]+`)
 	rules     = regexp.MustCompile(`-{2,}`)
 )
 
 // Shape returns an output without the parts that differ between runs: pids, times, and widths of
-// columns. The keys of the scene stay.
+// columns. The keys of the scene stay, but a part of one may be a pid.
 func Shape(output string) string {
 	for _, r := range []struct {
 		what *regexp.Regexp
@@ -120,8 +120,9 @@ func Shape(output string) string {
 	}{{moments, "MOMENT"}, {addresses, "ADDRESS"}, {intervals, "TIME"}, {numbers, "NUMBER"}, {durations, "TIME"}, {spaces, " "}, {rules, "--"}} {
 		output = r.what.ReplaceAllString(output, r.is)
 	}
-	return pids.ReplaceAllStringFunc(output, func(n string) string {
-		if n == "4820" || n == "77" || n == "12" || n == "34" {
+	return keyOrPID.ReplaceAllStringFunc(output, func(n string) string {
+		switch n {
+		case "12:34", "-77", "4820":
 			return n
 		}
 		return "N"

@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -44,6 +45,20 @@ func TestRunbook(t *testing.T) {
 		} else if Shape(out) != Shape(b.Output) {
 			t.Errorf("%s:\n%sprints\n%sand not, as the document has it,\n%sRun: go run ./examples/incident -document docs/runbook.md", b.Name(), b.Text, out, b.Output)
 		}
+	}
+}
+
+// A server in a container has pids of two digits, which may be a part of a key.
+func TestShapeOfSmallPIDs(t *testing.T) {
+	const text = " %s | 12:34 | -77 | {%s,%s} | waits for pid %s, holds 12:34\n"
+	document := fmt.Sprintf(text, "21464", "21464", "21472", "21464")
+	for _, pids := range [][3]string{{"34", "34", "38"}, {"12", "12", "77"}} {
+		if out := fmt.Sprintf(text, pids[0], pids[1], pids[2], pids[0]); Shape(out) != Shape(document) {
+			t.Errorf("%s\n%s", Shape(out), Shape(document))
+		}
+	}
+	if other := strings.ReplaceAll(document, "12:34", "12:35"); Shape(other) == Shape(document) {
+		t.Errorf("another key makes no difference: %s", Shape(other))
 	}
 }
 
