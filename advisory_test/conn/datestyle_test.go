@@ -1,6 +1,7 @@
 package conn_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -32,26 +33,25 @@ func TestHoldersInAnyDateStyle(t *testing.T) {
 				t.Errorf("%s: a try: %v, %v", style, ok, err)
 			}
 			check(style+": a try", hs)
-			for what, wait := range map[string]func(...advisory.Option) error{
-				style + ": a wait": func(opts ...advisory.Option) error {
-					return sqlconn.Lock(t.Context(), conn, harness.Key, harness.OptionsAs[advisory.ConnOption](opts)...)
+			for what, wait := range map[string]func(context.Context, ...advisory.Option) error{
+				style + ": a wait": func(ctx context.Context, opts ...advisory.Option) error {
+					return sqlconn.Lock(ctx, conn, harness.Key, harness.OptionsAs[advisory.ConnOption](opts)...)
 				},
-				style + ": a wait in a transaction": func(opts ...advisory.Option) error {
-					return xact.Lock(t.Context(), tx, harness.Key, harness.OptionsAs[advisory.TxOption](opts)...)
+				style + ": a wait in a transaction": func(ctx context.Context, opts ...advisory.Option) error {
+					return xact.Lock(ctx, tx, harness.Key, harness.OptionsAs[advisory.TxOption](opts)...)
 				},
 			} {
-				var r harness.Recorder
-				err := wait(advisory.MaxWait(200*time.Millisecond), advisory.WithObserver(&r), advisory.WithWaitingAfter(time.Millisecond))
+				events, err := harness.UntilWaiting(t.Context(), wait)
 				na, ok := err.(*advisory.NotAcquiredError)
 				if !ok {
 					t.Errorf("%s: %v", what, err)
 					continue
 				}
 				check(what, na.Holders)
-				if e := r.All(); len(e) < 2 || e[0].Kind != advisory.Waiting {
-					t.Errorf("%s: %+v", what, e)
+				if len(events) < 2 || events[0].Kind != advisory.Waiting {
+					t.Errorf("%s: %+v", what, events)
 				} else {
-					check(what+", its event", e[0].Holders)
+					check(what+", its event", events[0].Holders)
 				}
 			}
 		}

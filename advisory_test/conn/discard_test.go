@@ -82,7 +82,13 @@ var doubts = []doubt{
 		other, _ := pinned(t, p)
 		harness.TryLock(t, other, k)
 		conn, pid := pinned(t, p)
-		if err := sqlconn.Lock(context.Background(), conn, k, sqlconn.PlainWait(), advisory.MaxWait(50*time.Millisecond)); !harness.IsNotAcquired(err) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- sqlconn.Lock(ctx, conn, k, sqlconn.PlainWait()) }()
+		waits(t, other, pid) // before that nothing is in doubt
+		cancel()
+		if err := <-done; !harness.IsNotAcquiredEnd(err) {
 			t.Error(err)
 		}
 		conn.Close()
@@ -163,9 +169,7 @@ var doubts = []doubt{
 		pid := harness.SessionOf(t, conn)
 		done := make(chan error, 1)
 		go func() { done <- sqlconn.Lock(context.Background(), conn, k) }()
-		harness.Eventually(t, "it waits", func() bool {
-			return harness.Ask[bool](t, other, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1 AND NOT granted)", pid)
-		})
+		waits(t, other, pid)
 		harness.Unlock(t, other, k)
 		if err := <-done; !errors.Is(err, errLost) {
 			t.Error(err)
@@ -180,6 +184,14 @@ var doubts = []doubt{
 	{"xact.TryDo without an answer, starting over", func(t *testing.T, p *harness.Pool, link *proxy.Proxy, k advisory.Key) (pid int) {
 		return txInDoubt(t, p, link, k, "ROLLBACK AND CHAIN")
 	}},
+}
+
+// waits returns when the session of pid waits for an advisory lock, as other shows.
+func waits(t *testing.T, other sqlconn.Conn, pid int) {
+	t.Helper()
+	harness.Eventually(t, "it waits", func() bool {
+		return harness.Ask[bool](t, other, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1 AND NOT granted)", pid)
+	})
 }
 
 // A lossyConn loses a statement on the way there, or its answer on the way back.

@@ -76,6 +76,28 @@ func (r *Recorder) Observe(_ context.Context, e advisory.Event) {
 	r.Events = append(r.Events, e)
 }
 
+// UntilWaiting ends a wait when it has reported that it waits, and returns its events.
+func UntilWaiting(ctx context.Context, wait func(context.Context, ...advisory.Option) error) ([]advisory.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	r := endsWaits{end: cancel}
+	err := wait(ctx, advisory.WithObserver(&r), advisory.WithWaitingAfter(time.Millisecond))
+	return r.All(), err
+}
+
+// endsWaits is a [Recorder] that ends a wait when it reports that it waits.
+type endsWaits struct {
+	Recorder
+	end func()
+}
+
+func (r *endsWaits) Observe(ctx context.Context, e advisory.Event) {
+	r.Recorder.Observe(ctx, e)
+	if e.Kind == advisory.Waiting {
+		r.end()
+	}
+}
+
 func (r *Recorder) All() []advisory.Event {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

@@ -63,6 +63,7 @@ func lockEndsWithCtx(t *testing.T, w *world) {
 }
 
 func lockEndsWithMaxWait(t *testing.T, w *world) {
+	harness.Release(t, w.try(t, w.key)) // now there is a session: else a short wait may end for want of one
 	leave := w.occupy(w.key)
 	_, err := w.Lock(t.Context(), w.key, advisory.MaxWait(50*time.Millisecond))
 	na := inVain(t, w, err, advisory.Exclusive, 50*time.Millisecond)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
@@ -39,10 +38,11 @@ func TestHoldersInATransactionBehindAPooler(t *testing.T) {
 				if ok, err := xact.TryLock(t.Context(), tx, harness.Key, advisory.HoldersTo(&hs)); ok || err != nil || len(hs) != 1 && !prepares {
 					t.Errorf("%v, %v, %v", ok, err, hs)
 				}
-				var r harness.Recorder
-				err = xact.Lock(t.Context(), tx, harness.Key, advisory.MaxWait(200*time.Millisecond), advisory.WithObserver(&r), advisory.WithWaitingAfter(time.Millisecond))
+				events, err := harness.UntilWaiting(t.Context(), func(ctx context.Context, opts ...advisory.Option) error {
+					return xact.Lock(ctx, tx, harness.Key, harness.OptionsAs[advisory.TxOption](opts)...)
+				})
 				harness.IsErr(t, err, advisory.ErrNotAcquired)
-				if events := r.All(); len(events) < 2 || len(events[0].Holders) != 1 && !prepares {
+				if len(events) < 2 || len(events[0].Holders) != 1 && !prepares {
 					t.Errorf("%+v", events)
 				}
 				if _, err := tx.ExecContext(context.Background(), "SELECT 1"); err != nil {
