@@ -16,17 +16,21 @@ testflags ?= -count=1 -p=2 -parallel=3 -timeout=30m
 demo:
 	@CGO_ENABLED=0 go run ./examples/reconcile
 
+# The folders with a go.mod.
+modules := find . -name go.mod -not -path '*/testdata/*' | sort -r | xargs -n 1 dirname
+
 # Formatting and static checks, by tools of these versions.
 gofumpt ?= mvdan.cc/gofumpt@v0.12.0
 staticcheck ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 lint:
 	@unformatted=$$(go run $(gofumpt) -l .) || exit 1; [ -z "$$unformatted" ] || { echo "not as gofumpt has it:" $$unformatted; exit 1; }
-	@go run $(staticcheck) ./...
+	@$(modules) | xargs -P 2 -I {} sh -c 'cd {} && { go run $(staticcheck) ./... || { echo "in {}"; exit 1; }; }'
 
-# Known vulnerabilities in what users build. It asks vuln.go.dev.
+# Known vulnerabilities in what users build, of both modules that they import. It asks vuln.go.dev.
 govulncheck ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 vulnerabilities:
 	@go run $(govulncheck) ./advisory/... ./sqlconn ./xact ./locker ./adapt ./inspect ./interop ./cmd/...
+	@cd advisoryotel && go run $(govulncheck) .
 
 # Everything that can run on this machine, in every module: the root, and the others one by one beside
 # it. An older.mod beside a go.mod requires an older version of the tool that the module tests.

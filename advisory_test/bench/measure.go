@@ -41,7 +41,6 @@ type result struct {
 	driver     string
 	ours, hand time.Duration // medians, per operation
 	ratios     []float64     // hand/ours of each round, sorted
-	extra      string
 }
 
 func (r result) median() float64 { return r.ratios[len(r.ratios)/2] }

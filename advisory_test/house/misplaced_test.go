@@ -10,10 +10,11 @@ import (
 	"go/types"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/pgadvisory/pgadvisory/internal/surface"
 )
 
 // The compiler refuses what is out of place, so that no error at run time has to. Each statement below is compiled in
@@ -173,22 +174,8 @@ func compileStatement(t *testing.T, statement string) (errs []error) {
 	return errs
 }
 
-// exportFiles has the go tool compile the packages, and returns the files with what
-// they and those that they import export.
+// exportFiles returns the files with what the packages export, which the go tool compiles once.
 var exportFiles = sync.OnceValues(func() (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		modulePath+"/advisory", modulePath+"/advisory/inprocess", modulePath+"/advisory/locktest", modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact",
-		modulePath+"/adapt", modulePath+"/inspect", modulePath+"/interop")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w\n%s", cmd, err, &stderr)
-	}
-	files := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		files[path] = file
-	}
-	return files, nil
+	return surface.ExportFiles(modulePath+"/advisory", modulePath+"/advisory/inprocess", modulePath+"/advisory/locktest",
+		modulePath+"/sqlconn", modulePath+"/locker", modulePath+"/xact")
 })
