@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
@@ -19,13 +18,7 @@ func (s *Server) ResetWAL(t testing.TB, args ...string) {
 		if s.running {
 			return errors.New("pgtest: the server runs: stop it first")
 		}
-		postgres, err := filepath.EvalSymlinks(filepath.Join(c.bindir, "postgres"))
-		if err != nil {
-			return err
-		}
-		programs := *c
-		programs.bindir = filepath.Dir(postgres)
-		cmd := programs.command(context.Background(), "pg_resetwal", append(args, c.path("data"))...)
+		cmd := c.programs().command(context.Background(), "pg_resetwal", append(args, c.path("data"))...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 		}
