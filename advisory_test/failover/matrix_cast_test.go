@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +23,12 @@ type cast struct {
 	*harness.Replication
 	diary
 	lag     *harness.Lag
+	opts    []locker.Option
 	clients []*matrixClient
+	lockers []*locker.Locker
 	pass    [2]chan struct{} // has the holder of a key release it
 	ctx     context.Context
 	stop    context.CancelFunc
-	failed  atomic.Int64 // calls that returned an error
 	faults  []history.Fault
 	restart []history.Time // of a server that went on with its timeline
 }
@@ -60,19 +60,34 @@ func newCast(t *testing.T, r *harness.Replication, opts ...locker.Option) *cast 
 	t.Helper()
 	c := &cast{T: t, Replication: r, lag: harness.WatchLag(t)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	t.Cleanup(func() { c.stop(); c.done.Wait() })
-	opts = append([]locker.Option{locker.WithFailover(proofTimes.Failover), locker.WithFencing()}, opts...)
+	t.Cleanup(c.close)
+	c.opts = append([]locker.Option{locker.WithFailover(proofTimes.Failover), locker.WithFencing()}, opts...)
 	for i, d := range harness.Drivers[:2] {
 		m := &matrixClient{driver: d, first: 100 * (i + 1)}
 		m.db, m.point = matrixPool(t, d, r)
-		m.l = locker.New(m.db, opts...)
-		t.Cleanup(func() { m.l.Close() }) // a server that is paused does not answer
+		m.l = c.locker(m.db)
 		c.clients = append(c.clients, m)
 	}
 	for i := range c.pass {
 		c.pass[i] = make(chan struct{})
 	}
 	return c
+}
+
+// locker returns a Locker of the cast's options.
+func (c *cast) locker(db *sql.DB) *locker.Locker {
+	l := locker.New(db, c.opts...)
+	c.lockers = append(c.lockers, l)
+	return l
+}
+
+// close ends the work, and then the Lockers.
+func (c *cast) close() {
+	c.stop()
+	c.done.Wait()
+	for _, l := range c.lockers {
+		l.Close() // a server that is paused does not answer
+	}
 }
 
 // matrixPool returns a pool that leads to the primary: lib/pq by an address that changes, pgx by a DSN of
@@ -105,7 +120,19 @@ func (c *cast) start() {
 	}
 }
 
-// again repeats a call until the row ends. Its errors are to be losses.
+// newcomers has others ask n for the keys that are held: they know nothing of another server.
+func (c *cast) newcomers(n *harness.Node) {
+	for i, d := range harness.Drivers[:2] {
+		db := d.Open(c, n.URL()).DB
+		m := &matrixClient{driver: d, db: db, l: c.locker(db), first: 100 * (i + 3)}
+		for k := range matrixKept {
+			c.again(func() error { return c.keep(m, k) })
+		}
+	}
+}
+
+// again repeats a call until the row ends. Its errors are to be losses, or that no standby has confirmed
+// yet.
 func (c *cast) again(do func() error) {
 	c.done.Go(func() {
 		for c.ctx.Err() == nil {
@@ -113,8 +140,7 @@ func (c *cast) again(do func() error) {
 			if err == nil || c.ctx.Err() != nil {
 				continue
 			}
-			c.failed.Add(1)
-			if !errors.Is(err, advisory.ErrLost) {
+			if !errors.Is(err, advisory.ErrLost) && !errors.Is(err, advisory.ErrUnconfirmed) {
 				c.Errorf("a call that waits failed: %v", err)
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -140,8 +166,8 @@ func (c *cast) keep(m *matrixClient, k int) error {
 	return lock.Unlock()
 }
 
-// atWork waits until all have worked on the timeline: each that takes turns, a leader, and the holder
-// of each key before and after it was passed on.
+// atWork waits until all have worked on the timeline: each that takes turns, a leader, and, for each key
+// that is held for long, the one that gets it first and the one that waits.
 func (c *cast) atWork(timeline uint64) {
 	c.Helper()
 	has := func(process int) bool {
@@ -160,13 +186,12 @@ func (c *cast) atWork(timeline uint64) {
 	})
 	harness.Eventually(c, "somebody leads", func() bool { return has(one+leading) || has(two+leading) })
 	for k, key := range matrixKept {
-		harness.Eventually(c, key.String()+" is held", func() bool { return has(one+holding+k) || has(two+holding+k) })
-		harness.Eventually(c, "who waits for "+key.String()+" has it", func() bool {
+		harness.Eventually(c, "both have had "+key.String(), func() bool {
 			select {
 			case c.pass[k] <- struct{}{}:
 			default:
 			}
-			time.Sleep(20 * time.Millisecond) // for the one that waits
+			time.Sleep(20 * time.Millisecond) // until the one that waits has it
 			return has(one+holding+k) && has(two+holding+k)
 		})
 	}
@@ -206,7 +231,7 @@ func (c *cast) point(n *harness.Node) {
 func (c *cast) refused() {
 	c.Helper()
 	for _, m := range c.clients {
-		another := locker.New(m.db, locker.WithFencing())
+		another := locker.New(m.db, c.opts...)
 		for what, l := range map[string]*locker.Locker{"the Locker": m.l, "another Locker": another} {
 			_, ok, err := l.TryLock(c.ctx, harness.Key)
 			unsafe, is := errors.AsType[*advisory.UnsafeServerError](err)

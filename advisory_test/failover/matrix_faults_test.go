@@ -9,10 +9,10 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
-	"github.com/pgadvisory/pgadvisory/locker"
 )
 
-// killed: kill -9 of the primary, and the standby is promoted at once.
+// killed: kill -9 of the primary. The standby is promoted at once, and others ask it for the keys of
+// the holders.
 func killed(c *cast) {
 	a, b := c.Primary, c.Standbys[0]
 	c.start()
@@ -20,11 +20,12 @@ func killed(c *cast) {
 	c.ends("kill -9", 1, true, a.Crash)
 	c.point(b)
 	b.Promote()
+	c.newcomers(b)
 	c.atWork(2)
 }
 
-// paused: the primary hangs, a standby is promoted, and then the primary goes on as if nothing had
-// happened.
+// paused: the primary hangs, a standby is promoted while the holders do not know that yet, and others
+// ask it for their keys. Then the old primary goes on as if nothing had happened.
 func paused(c *cast) {
 	a, b, third := c.Primary, c.Standbys[0], c.Standbys[1]
 	third.Cut() // it is to follow b later, and must not be ahead of it
@@ -35,13 +36,14 @@ func paused(c *cast) {
 	c.ends("SIGSTOP", 1, false, a.Pause)
 	c.point(b)
 	b.Promote()
+	c.newcomers(b)
 	third.Follow(b) // and confirms what that commits
 	c.atWork(2)
 	if err := a.Resume(); err != nil {
 		c.Fatal(err)
 	}
 	for _, d := range harness.Drivers[:2] {
-		l := proofLocker(c.T, d, a, locker.WithStandby())
+		l := c.locker(d.Open(c, a.URL()).DB)
 		if _, ok, err := l.TryLock(c.ctx, harness.Key); ok || !errors.Is(err, advisory.ErrUnconfirmed) {
 			c.Errorf("%s: a new Locker at the old primary: %v, %v", d.Name, ok, err)
 		}

@@ -56,29 +56,35 @@ func (c *cast) judge(apart bool) {
 	losses, wrong := history.Told(c.holds, c.faults)
 	c.report("told too late", wrong)
 	c.report("told something else", c.wrong)
-	c.report("while a server lives", history.Check(c.holds, c.faults))
 	overlaps := history.Check(c.holds, nil)
 	if apart {
 		c.report("at any time", overlaps)
-	}
-	for _, o := range overlaps {
-		c.Logf("until the old holder was told: %v", o)
-	}
-	var worst time.Duration
-	lost := 0
-	for _, l := range losses {
-		if l.Fault != nil {
-			lost++
-			worst = max(worst, l.Late)
-		} else {
-			c.Errorf("a lock was lost without a fault: %+v", *l.Hold)
+	} else {
+		c.report("while a server lives", history.Check(c.holds, c.faults))
+		for _, o := range overlaps {
+			c.Logf("after the end of a server: %v", o)
 		}
 	}
-	if lost == 0 {
+	lost, worst := c.lost(losses)
+	c.Logf("%d holds on %d lives of servers; %d were lost, and told of within %.2f s; %d overlaps after the end of a server; this machine was late by up to %v",
+		len(c.holds), len(lives), lost, worst.Seconds(), len(overlaps), late)
+}
+
+// lost counts losses, each of which has a fault, and returns how late the latest was told of.
+func (c *cast) lost(losses []history.Loss) (n int, worst time.Duration) {
+	c.Helper()
+	for _, l := range losses {
+		if l.Fault == nil {
+			c.Errorf("a lock was lost without a fault: %+v", *l.Hold)
+			continue
+		}
+		n++
+		worst = max(worst, l.Late)
+	}
+	if n == 0 {
 		c.Error("no lock was lost")
 	}
-	c.Logf("%d holds on %d lives of servers; %d were lost, and told of within %.2f s; %d overlaps until then; this machine was late by up to %v",
-		len(c.holds), len(lives), lost, worst.Seconds(), len(overlaps), late)
+	return n, worst
 }
 
 // report fails the test for what is wrong, of which it prints a few.
