@@ -57,6 +57,7 @@ long:
 	PGADVISORY_CANCELLATIONS=20000 go test $(race) -count=1 -timeout=6h -v -run 'Cancellation' ./advisory_test/conn
 	PGADVISORY_ROUNDS=20 PGADVISORY_DEAD_LINKS=all PGADVISORY_PARTITIONS=20 PGADVISORY_KILLS=200 PGADVISORY_CRASHES=20 PGADVISORY_TOKEN_SECONDS=60 PGADVISORY_POOLER_ROUNDS=200 \
 		go test $(race) -count=1 -timeout=6h -v -run 'Deadlock|DeadLink|Partition|Cut|Kill|Crash|Token|Pooler|ServerCheck' ./advisory_test/...
+	PGADVISORY_PROMOTIONS=20 go test $(race) -count=1 -timeout=6h -v -run 'Promotion|FaultsOfAFailover|GoesOnAtTheNewPrimary' ./advisory_test/failover
 	PGADVISORY_EXCLUSION=10m go test $(race) -count=1 -timeout=1h -v -run 'Exclusion$$' ./advisory_test/exclusion
 	PGADVISORY_CRON_SECONDS=60 PGADVISORY_COMMAND_KILLS=100 go test -count=1 -timeout=1h -v -run 'Cron|SIGKILL' ./cmd/pgadvisory
 

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,53 +20,70 @@ import (
 
 // The primary is killed and the standby promoted while calls wait. They have their locks at the new
 // primary. The standby is met before it is promoted, and is no reason to end: pgx by a DSN of two hosts
-// that asks for a primary, lib/pq by an address that leads to it.
+// that asks for a primary, lib/pq by an address that leads to it. PGADVISORY_PROMOTIONS says how often.
 func TestLockerGoesOnAtTheNewPrimary(t *testing.T) {
 	pgtest.Slow(t)
 	for _, d := range harness.Drivers[:2] {
 		t.Run(d.Name, func(t *testing.T) {
-			r := harness.NewReplication(t, 1)
-			a, b := r.Primary, r.Standbys[0]
-			harness.Occupy(t, a.SocketURL())
-			address := proxy.New(t, a.Addr())
-			dsn := address.URL(a.URL())
-			if d.Name == "pgx" {
-				dsn = harness.DSN(t, a, b)
+			var asked, done harness.Spread
+			for i := range harness.Number(t, "PGADVISORY_PROMOTIONS", 1) {
+				t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+					sinceAsked, sinceDone := goOnAtTheNewPrimary(t, d)
+					asked, done = append(asked, sinceAsked), append(done, sinceDone)
+				})
 			}
-			l := locker.New(d.Open(t, dsn).DB)
-			t.Cleanup(func() { l.Close() })
-			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-			defer cancel()
-			held, ok := harness.LockerTry(t, l, harness.Key)
-			if !ok {
-				t.Fatal("not free")
-			}
-			var waits harness.Waits
-			waits.Begin(ctx, "waits before", l)
-			harness.Eventually(t, "they wait", func() bool { return l.Stats().Waiting >= len(harness.WaitingCalls) })
-
-			if err := a.Crash(); err != nil {
-				t.Fatal(err)
-			}
-			address.Redirect(b.Addr())
-			address.CutAll()
-			<-held.Context().Done()
-			if cause := context.Cause(held.Context()); !errors.Is(cause, advisory.ErrLost) {
-				t.Errorf("the lock that was held ended with %v", cause)
-			}
-			waits.Begin(ctx, "waits meanwhile", l)
-			time.Sleep(3 * time.Second)
-			if _, ok, err := l.TryLock(ctx, advisory.Name("not waited for")); ok || err == nil {
-				t.Errorf("TryLock before the promotion: %v, %v", ok, err)
-			} else if d.Name == "pq" && !errors.Is(err, advisory.ErrUnsafeServer) {
-				t.Errorf("TryLock at a standby: %v", err)
-			}
-			b.Promote()
-			promoted := time.Now()
-			n := waits.End(t)
-			t.Logf("%d calls had their locks within %.2f s of the promotion", n, time.Since(promoted).Seconds())
+			t.Logf("all waits had their locks, after the promotion was asked for: %v; after it was done: %v", asked, done)
 		})
 	}
+}
+
+// goOnAtTheNewPrimary returns how long after the promotion was asked for, and after it was done, all
+// waits had their locks.
+func goOnAtTheNewPrimary(t *testing.T, d harness.Driver) (sinceAsked, sinceDone time.Duration) {
+	r := harness.NewReplication(t, 1)
+	a, b := r.Primary, r.Standbys[0]
+	harness.Occupy(t, a.SocketURL())
+	address := proxy.New(t, a.Addr())
+	dsn := address.URL(a.URL())
+	if d.Name == "pgx" {
+		dsn = harness.DSN(t, a, b)
+	}
+	l := locker.New(d.Open(t, dsn).DB)
+	t.Cleanup(func() { l.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	defer cancel()
+	held, ok := harness.LockerTry(t, l, harness.Key)
+	if !ok {
+		t.Fatal("not free")
+	}
+	var waits harness.Waits
+	waits.Begin(ctx, "waits before", l)
+	harness.Eventually(t, "they wait", func() bool { return l.Stats().Waiting >= len(harness.WaitingCalls) })
+
+	if err := a.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	address.Redirect(b.Addr())
+	address.CutAll()
+	<-held.Context().Done()
+	if cause := context.Cause(held.Context()); !errors.Is(cause, advisory.ErrLost) {
+		t.Errorf("the lock that was held ended with %v", cause)
+	}
+	waits.Begin(ctx, "waits meanwhile", l)
+	time.Sleep(3 * time.Second)
+	if _, ok, err := l.TryLock(ctx, advisory.Name("not waited for")); ok || err == nil {
+		t.Errorf("TryLock before the promotion: %v, %v", ok, err)
+	} else if d.Name == "pq" && !errors.Is(err, advisory.ErrUnsafeServer) {
+		t.Errorf("TryLock at a standby: %v", err)
+	}
+	asked := time.Now()
+	b.Promote()
+	promoted := time.Now()
+	n := waits.End(t)
+	sinceAsked, sinceDone = time.Since(asked), time.Since(promoted)
+	t.Logf("%d calls had their locks within %.2f s of the promotion, which took %.2f s",
+		n, sinceDone.Seconds(), promoted.Sub(asked).Seconds())
+	return sinceAsked, sinceDone
 }
 
 // The hosts of a machine are servers that it tries in order, as a driver that knows several hosts

@@ -102,3 +102,39 @@ func TestReplicationOfTheTestsOwn(t *testing.T) {
 		t.Errorf("after the switchover there are %d rows, on timeline %d", n, a.Timeline())
 	}
 }
+
+// An old primary that went on after the promotion becomes a standby by pg_rewind, on its address.
+func TestRewindOfTheTestsOwn(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	r := harness.NewReplication(t, 1, harness.RewindSettings...)
+	a, b := r.Primary, r.Standbys[0]
+	if !a.CanRewind() {
+		t.Skip("there is no pg_rewind beside this server's programs")
+	}
+	a.Exec("CREATE TABLE t AS SELECT 1 AS n")
+	b.CatchUp(a)
+	b.Cut()
+	b.Promote()
+	a.Exec("INSERT INTO t VALUES (2)")
+	b.Exec("INSERT INTO t VALUES (3), (4)")
+	if err := a.Server.Rewind(pgtest.Upstream{Primary: b.Server, Addr: b.Addr(), Name: "a"}); err == nil {
+		t.Error("a server that runs was rewound")
+	}
+	addr := a.Addr()
+	b.Heal() // else the shutdown waits for it
+	if err := a.Stop("fast"); err != nil {
+		t.Fatal(err)
+	}
+	a.Rewind(b)
+	if n := rows(t, a); n != 3 || a.Addr() != addr {
+		t.Errorf("the old primary has %d rows, on %s", n, a.Addr())
+	}
+	if err := b.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	a.Promote()
+	if n := a.Timeline(); n != 3 {
+		t.Errorf("the timeline is %d", n)
+	}
+}

@@ -32,23 +32,44 @@ func proofLocker(t *testing.T, d harness.Driver, n *harness.Node, opts ...locker
 
 // A diary is who held what, and when.
 type diary struct {
-	mu    sync.Mutex
-	holds []history.Hold
-	begun map[advisory.Key]map[int]int // how often each process had a key
-	done  sync.WaitGroup
+	mu     sync.Mutex
+	holds  []history.Hold
+	open   int                          // holds that have not ended
+	begun  map[advisory.Key]map[int]int // how often each process had a key
+	newest map[int]uint64               // the last token of each process
+	wrong  []error
+	done   sync.WaitGroup
 }
 
 // begin counts a hold.
-func (d *diary) begin(process int, key advisory.Key) {
+func (d *diary) begin(process int, key advisory.Key, token uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun == nil {
-		d.begun = map[advisory.Key]map[int]int{}
+		d.begun, d.newest = map[advisory.Key]map[int]int{}, map[int]uint64{}
 	}
 	if d.begun[key] == nil {
 		d.begun[key] = map[int]int{}
 	}
 	d.begun[key][process]++
+	d.newest[process] = token
+	d.open++
+}
+
+// end writes down a hold whose Context is ctx.
+func (d *diary) end(ctx context.Context, h history.Hold) {
+	h.Alive = history.Now()
+	cause := context.Cause(ctx)
+	if errors.Is(cause, advisory.ErrLost) {
+		h.Told = h.Alive
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holds = append(d.holds, h)
+	d.open--
+	if cause != nil && h.Told == 0 && !errors.Is(cause, context.Canceled) {
+		d.wrong = append(d.wrong, fmt.Errorf("process %d, key %s: the Context of %s ended with %w", h.Process, h.Key, h.How, cause))
+	}
 }
 
 // times returns how often a process had a key.
@@ -65,18 +86,14 @@ func (d *diary) hold(ctx context.Context, process int, key advisory.Key, take fu
 	if err != nil {
 		return nil, err
 	}
-	h.Got = history.Now()
-	d.begin(process, key)
+	h.Got, h.Token = history.Now(), lock.Token()
+	d.begin(process, key, h.Token)
 	d.done.Go(func() {
 		select {
 		case <-lock.Context().Done():
-			h.Told = history.Now()
 		case <-ctx.Done():
 		}
-		h.Alive = history.Now()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.holds = append(d.holds, h)
+		d.end(lock.Context(), h)
 	})
 	return lock, nil
 }
@@ -86,16 +103,15 @@ func (d *diary) work(process int, how string, key advisory.Key, most time.Durati
 	asked := history.Now()
 	return func(ctx context.Context) error {
 		h := history.Hold{Process: process, How: how, Key: key.String(), Asked: asked, Got: history.Now()}
-		d.begin(process, key)
+		if lock, ok := advisory.FromContext(ctx); ok {
+			h.Token = lock.Token()
+		}
+		d.begin(process, key, h.Token)
 		select {
 		case <-ctx.Done():
-			h.Told = history.Now()
 		case <-time.After(most):
 		}
-		h.Alive = history.Now()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.holds = append(d.holds, h)
+		d.end(ctx, h)
 		return nil
 	}
 }
@@ -227,6 +243,9 @@ func holdAcross(t *testing.T, p promotion) {
 	harness.Eventually(t, "all had their turns at the new primary", all(2))
 	stop()
 	d.done.Wait()
+	for _, err := range d.wrong {
+		t.Error(err)
+	}
 	for i, driver := range harness.Drivers[:2] {
 		for _, kind := range []int{turns, lead} {
 			holds := d.of(scene(i, kind))

@@ -172,6 +172,16 @@ func (n *Node) Rebuild(primary *Node) {
 	n.attach(primary, n.Server.Rebuild)
 }
 
+// Rewind makes a server that has stopped in order a standby of primary, with pg_rewind. Both need
+// [RewindSettings].
+func (n *Node) Rewind(primary *Node) {
+	n.t.Helper()
+	n.attach(primary, n.Server.Rewind)
+}
+
+// RewindSettings are what [Node.Rewind] needs.
+var RewindSettings = []string{"wal_log_hints=on", "full_page_writes=on"}
+
 func (n *Node) attach(primary *Node, how func(pgtest.Upstream) error) {
 	n.t.Helper()
 	link, up := upstream(n.t, primary, n.Name)

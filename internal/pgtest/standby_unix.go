@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -130,6 +131,45 @@ func (s *Server) Rebuild(u Upstream) error {
 	})
 }
 
+// Rewind makes a stopped server a standby with pg_rewind: it undoes what the server wrote since the
+// primary's timeline began, on the address that it had, and starts it. The server must have stopped
+// in order, and both must have wal_log_hints and full_page_writes on. It needs the program pg_rewind:
+// see [Server.CanRewind].
+func (s *Server) Rewind(u Upstream) error {
+	return s.changeCluster(func(c *cluster) error {
+		if s.running {
+			return errors.New("pgtest: the server runs: stop it first")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), lifecycleTimeout)
+		defer cancel()
+		// Until its first checkpoint a promoted server says that it is on the timeline before.
+		if err := execute(ctx, u.Primary.local(), "CHECKPOINT"); err != nil {
+			return err
+		}
+		if err := c.program("pg_rewind", "--target-pgdata="+c.path("data"), "--source-server="+u.Primary.SocketURL()); err != nil {
+			return err
+		}
+		// The files of settings are the primary's now.
+		if err := c.place(s.url.Port(), nil); err != nil {
+			return err
+		}
+		if err := c.follow(u); err != nil {
+			return err
+		}
+		return s.start()
+	})
+}
+
+// CanRewind reports whether there is pg_rewind for [Server.Rewind]. The embedded server has none.
+func (s *Server) CanRewind() bool {
+	c, ok := s.engine.(*cluster)
+	if !ok {
+		return false
+	}
+	bindir, err := c.programs()
+	return err == nil && executable(filepath.Join(bindir, "pg_rewind"))
+}
+
 func (s *Server) changeCluster(do func(c *cluster) error) error {
 	return s.change(func() error {
 		c, ok := s.engine.(*cluster)
@@ -160,15 +200,20 @@ func (c *cluster) copyFrom(ctx context.Context, u Upstream, port string, setting
 	if err := c.write("backup_label", label); err != nil {
 		return err
 	}
+	if err := c.place(port, settings); err != nil {
+		return err
+	}
+	return c.follow(u)
+}
+
+// place sets the server's own address in settings that were another server's.
+func (c *cluster) place(port string, settings []setting) error {
 	own := append([]setting{{"port", port}, {"unix_socket_directories", c.path("socket")}}, settings...)
 	var conf string
 	for _, s := range own {
 		conf += fmt.Sprintln(s)
 	}
-	if err := appendTo(c.path("data/postgresql.conf"), conf); err != nil {
-		return err
-	}
-	return c.follow(u)
+	return appendTo(c.path("data/postgresql.conf"), conf)
 }
 
 // follow makes the server, at its next start or reload, a standby of u.
