@@ -54,15 +54,16 @@ func (l *Locker) checkServer(ctx context.Context, conn *sql.Conn, d time.Duratio
 // checkFirst checks the server before the first lock. On a direct connection it returns an
 // uncheckedError if the check could not be made, and the caller makes it later. On others, and if the
 // driver does not show it, no lock is given out before the check has succeeded. Then checkFirst
-// repeats the check for up to checkTime, each time with more time.
+// repeats the check for up to checkTime, each time with more time. A server that is not PostgreSQL
+// counts as one of those others.
 func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 	direct := false
 	if told, ok := pooler.On(ctx, conn).ToldPID(); ok {
 		rows, err := statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.HasPID(told))
 		if err != nil {
-			return err
+			return pooler.Refusal(err)
 		}
-		direct = rows == 1
+		direct = rows == lockfn.SamePIDOnPrimary
 	}
 	if st := l.db.Stats(); direct && st.MaxOpenConnections > 0 && st.InUse >= st.MaxOpenConnections {
 		return uncheckedError{fmt.Errorf("all %d connections of the pool are in use", st.InUse)}
@@ -90,7 +91,7 @@ func (l *Locker) checkFirst(ctx context.Context, conn *sql.Conn) error {
 func (l *Locker) probe(ctx context.Context, own, second *pooler.Link, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
-	_, err := pooler.Probe(ctx, own.Exec, second.Exec)
+	_, err := pooler.ProbeLinks(ctx, own, second)
 	switch {
 	case err == nil:
 		pooler.Remember(l.db)

@@ -6,7 +6,7 @@ import "fmt"
 type uncheckedError struct{ error }
 
 func (e uncheckedError) Error() string {
-	return fmt.Sprintf("whether a pooler hands sessions to several clients could not be checked (raise MaxOpenConns, or see WithoutServerCheck): %v", e.error)
+	return fmt.Sprintf("whether locks exclude here could not be checked (raise MaxOpenConns, or see WithoutServerCheck): %v", e.error)
 }
 
 func (e uncheckedError) Unwrap() error { return e.error }
