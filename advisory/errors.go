@@ -88,11 +88,13 @@ const (
 	// Pooler: a proxy shares one server session between several clients, statement by statement
 	// or transaction by transaction.
 	Pooler UnsafeReason = "transaction pooling"
-	// NotPostgreSQL: the server is a compatible database that accepts the lock functions but
-	// locks nothing.
+	// NotPostgreSQL: version() names another database, and it was not tried whether its functions
+	// lock, or it lacks what locks need or an option requires. One whose session-level functions
+	// lock is not refused.
 	NotPostgreSQL UnsafeReason = "not PostgreSQL"
 	// NoExclusion: two connections of a pool were granted the same lock. They may lead to
-	// different servers.
+	// different servers, or the server is a compatible database that accepts the function which
+	// Detail names but locks nothing.
 	NoExclusion UnsafeReason = "locks exclude nobody"
 	// StalePrimary: the server is an old primary. The pool has led to a newer timeline of the same
 	// system before, which began when a standby was promoted.

@@ -28,7 +28,8 @@ const checkTime = 30 * time.Second
 //   - "pooler": whether connections share a session of the server. They do behind PgBouncer in
 //     transaction mode, where locks exclude nobody. Also whether there is a proxy at all, such as
 //     PgBouncer in session mode, as far as lib/pq and pgx show it.
-//   - "PostgreSQL", "version" and "recovery": what the server is, and that it is no hot standby.
+//   - "PostgreSQL", "version" and "recovery": what the server is, and that it is no hot standby. If its
+//     version() names another database, also which of the eight functions exclude, as a try shows.
 //   - "lock table": how much of it is in use, by the whole server.
 //   - "vanished client": how long a holder that vanished without closing its connection keeps its
 //     lock.
@@ -120,8 +121,7 @@ func (c *check) addFindings(ctx context.Context, db *sql.DB, first *pooler.Link,
 		return qerr
 	}
 	if !lockfn.IsPostgreSQL(version) {
-		c.report.addUnsafe("PostgreSQL", advisory.NotPostgreSQL, version, "Databases that speak its protocol may accept the functions and lock nothing: connect to PostgreSQL")
-		return nil
+		return c.otherServer(ctx, db, first, version, err)
 	}
 	var (
 		recovery    bool
@@ -162,7 +162,7 @@ func (c *check) probe(ctx context.Context, db *sql.DB, first *pooler.Link) (sigh
 		if err != nil {
 			return false, err
 		}
-		direct, c.proxy = rows == 1, rows == 0
+		direct, c.proxy = rows == lockfn.SamePIDOnPrimary, rows == lockfn.OtherPID
 	}
 	start := time.Now()
 	for pause := probePause; ; pause *= 2 {
@@ -193,7 +193,7 @@ func probeOnce(ctx context.Context, db *sql.DB, first *pooler.Link) (sighted boo
 		return false, err
 	}
 	defer second.Close()
-	return pooler.Probe(ctx, first.Exec, second.Exec)
+	return pooler.ProbeLinks(ctx, first, second)
 }
 
 func (c *check) pooler(first *pooler.Link, pid int64, sighted bool, err error) {

@@ -163,8 +163,14 @@ func (o *fit) examine(ctx context.Context, l *Locker) error {
 		return err
 	}
 	o.pid, o.table = a.pid, a.table
-	if err := unsafeServer(a.recovery, a.version); err != nil {
-		return err
+	if a.recovery {
+		return lockfn.ErrStandby
+	}
+	other := !lockfn.IsPostgreSQL(a.version)
+	if other {
+		if err := l.fitsOtherServer(a.version); err != nil {
+			return err
+		}
 	}
 	if err := l.newestTimeline(a); err != nil {
 		return err
@@ -176,16 +182,8 @@ func (o *fit) examine(ctx context.Context, l *Locker) error {
 	if told, ok := pooler.On(ctx, o.conn).ToldPID(); ok {
 		o.proxied = told != int64(o.pid)
 	}
-	o.deadlock = time.Duration(a.deadlock) * time.Millisecond
-	return nil
-}
-
-func unsafeServer(recovery bool, version string) error {
-	switch {
-	case recovery:
-		return lockfn.ErrStandby
-	case !lockfn.IsPostgreSQL(version):
-		return &advisory.UnsafeServerError{Reason: advisory.NotPostgreSQL, Detail: "version() is " + version}
+	if !other { // nobody has checked there what a slice uses
+		o.deadlock = time.Duration(a.deadlock) * time.Millisecond
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 // what the work under the locks needs.
 //
 // On servers where locks would be fake it refuses to lock, as [advisory.ErrUnsafeServer]: on
-// a hot standby, on what is not PostgreSQL, and behind a pooler that hands one session
+// a hot standby, on a database whose functions lock nothing, and behind a pooler that hands one session
 // to several clients, such as PgBouncer in transaction mode. It checks that before the first
 // lock of a pool, with a second connection for some round trips. If no check can be made on a
 // connection that is seen to be direct, the Locker grants locks, sets Err in the SessionOpened

@@ -89,7 +89,8 @@ func WithApplicationName(name string) Option {
 
 // WithoutServerCheck skips the check before a pool's first lock. That check takes some round trips on
 // two connections. It shows that no pooler shares sessions of the server between clients, and that
-// locks exclude. The Locker still refuses a hot standby, an old primary, and a server that is not PostgreSQL.
+// locks exclude. The Locker still refuses a hot standby, an old primary, and a server whose version()
+// names another database than PostgreSQL, since only the check shows whether such a server locks.
 func WithoutServerCheck() Option {
 	return newOption(func(s *option.Locker) { s.NoServerCheck = true })
 }

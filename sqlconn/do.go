@@ -38,10 +38,10 @@ import (
 //     then, so the error also matches ErrLost.
 //   - If fn left another key locked that it took by this package, the server frees that key too.
 //
-// Through a proxy, and if the driver does not show whether there is one, Do first checks that locks
-// exclude between two connections of the pool. It does so once for each pool, for up to ten
-// seconds. Do fails if the check does not complete, or finds a pooler in transaction mode; see
-// [SessionPooler].
+// Through a proxy, if the driver does not show whether there is one, and on a server that is not
+// PostgreSQL, Do first checks that locks exclude between two connections of the pool. It does so
+// once for each pool, for up to ten seconds. Do fails if the check does not complete, or finds a pooler
+// in transaction mode (see [SessionPooler]) or a session-level function that excludes nobody.
 //
 // If the connection turns out to be dead, as pooled connections are after a restart of the server, Do
 // opens another. It discards at most two more than were idle in the pool. fn runs at most once.

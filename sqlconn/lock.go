@@ -55,7 +55,7 @@ func lock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, sta
 	}
 	_, err := runCall(ctx, limit, conn, func(c *call) (none nothing, _ error) {
 		return none, c.attempt(key, func() error {
-			if err := c.refuseProxy(ctx, s); err != nil {
+			if err := c.refuseUnchecked(ctx, s); err != nil {
 				return err
 			}
 			if s.PlainWait && !wait.OneTry(s) {

@@ -21,24 +21,25 @@ import (
 // SessionPooler asserts that a proxy, if there is one, gives the connection one server session
 // until it is closed (PgBouncer: pool_mode = session). Without it [Lock] and [TryLock] refuse a
 // connection through a proxy, and [Do] and [TryDo] check its pool first. If the assertion is false,
-// the lock excludes nobody.
+// the lock excludes nobody. Nor is a server checked that is not PostgreSQL: see [TryLock].
 func SessionPooler() advisory.ConnOption { return sessionPooler{} }
 
 type sessionPooler struct{}
 
 func (sessionPooler) ApplyConn(c *option.Call) { c.SessionPooler = true }
 
-// A proximity says whether a connection leads to the server directly or through a proxy.
+// A proximity says whether a connection leads to PostgreSQL directly.
 type proximity byte
 
 const (
 	direct  proximity = iota
 	unknown           // the driver does not show it
 	proxied
+	otherServer // not PostgreSQL
 )
 
-// proximity compares the pid that the driver got when it connected with the session's pid. It takes
-// one round trip at the first call on a physical connection, and none later.
+// proximity compares the pid that the driver got when it connected with the session's pid, and asks
+// whether the server is PostgreSQL. It takes one round trip at the first call on a physical connection, and none later.
 func (c *call) proximity() (proximity, error) {
 	switch {
 	case c.physical.Direct():
@@ -51,7 +52,9 @@ func (c *call) proximity() (proximity, error) {
 	rows, err := c.Exec(lockfn.HasPID(c.physical.PID))
 	switch {
 	case err != nil:
-		return unknown, markGone(err)
+		return unknown, markGone(pooler.Refusal(err))
+	case rows == lockfn.OtherServer:
+		return otherServer, nil
 	case rows == lockfn.OtherPID:
 		return proxied, nil
 	case rows == lockfn.SamePIDOnPrimary:
@@ -60,9 +63,10 @@ func (c *call) proximity() (proximity, error) {
 	return direct, nil
 }
 
-// refuseProxy returns an error if the connection leads through a proxy, which may share its session
-// with other clients. If the driver does not show a pid, the connection counts as direct.
-func (c *call) refuseProxy(ctx context.Context, s settings.Call) error {
+// refuseUnchecked returns an error if the connection leads through a proxy, which may share its session
+// with other clients, or to a server that is not PostgreSQL, whose functions may lock nothing. If the
+// driver does not show a pid, the connection counts as direct, and the server as PostgreSQL.
+func (c *call) refuseUnchecked(ctx context.Context, s settings.Call) error {
 	if s.SessionPooler {
 		return nil
 	}
@@ -75,6 +79,9 @@ func (c *call) refuseProxy(ctx context.Context, s settings.Call) error {
 	case p == proxied:
 		return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: "the connection leads through a proxy, which may share its session with other clients: " +
 			"connect to the server directly, use package xact, or pass sqlconn.SessionPooler() if the proxy is in session mode"}
+	case p == otherServer:
+		return &advisory.UnsafeServerError{Reason: advisory.NotPostgreSQL, Detail: "version() names another server, whose functions may lock nothing: " +
+			"use sqlconn.Do or TryDo, or a Locker, which try them, or call one of those on this pool first"}
 	}
 	return nil
 }
@@ -121,18 +128,19 @@ func checkPool[C Conn](ctx context.Context, db *sql.DB, open func(context.Contex
 }
 
 func uncheckedError(ctx context.Context, err error) error {
-	return bound.Ended(ctx, fmt.Errorf("whether a pooler shares sessions between clients could not be checked "+
+	return bound.Ended(ctx, fmt.Errorf("whether locks exclude here could not be checked "+
 		"(raise MaxOpenConns, or see SessionPooler): %w", err))
 }
 
 // probePool opens two connections and probes once whether locks exclude between them, for at most
 // d. It closes both connections; after a failed probe it discards them, because a lock may be on
 // them.
-func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error), d time.Duration) (err error) {
+func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error), d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	var execs [2]pooler.Exec
 	var pool [2]Conn
+	var probed error
 	for i := range pool {
 		conn, err := openConn(ctx, open)
 		if err != nil {
@@ -140,20 +148,20 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 		}
 		pool[i], execs[i] = conn, probeOn(conn)
 		defer func() {
-			if err != nil && !errors.Is(err, advisory.ErrUnsafeServer) {
+			if pooler.Leaves(probed) {
 				dbconn.Discard(conn) // it may hold a lock of the probe
 			}
-			closeConn(conn, errors.Is(err, bound.ErrNoAnswer))
+			closeConn(conn, errors.Is(probed, bound.ErrNoAnswer))
 		}()
 	}
 	db := sqlprivate.Pool(pool[0])
 	if pooler.Known(db) { // another check has succeeded
 		return nil
 	}
-	if _, err = pooler.Probe(ctx, execs[0], execs[1]); err == nil && db == sqlprivate.Pool(pool[1]) {
+	if _, probed = pooler.Probe(ctx, execs[0], execs[1]); probed == nil && db == sqlprivate.Pool(pool[1]) {
 		pooler.Remember(db)
 	}
-	return err
+	return probed
 }
 
 // probeOn returns a function that sends statements of a probe on conn, which no one else uses.

@@ -16,8 +16,10 @@ import (
 // first call on a physical connection takes one more, to compare pids.
 //
 // Through a proxy, which may share its session with other clients, it returns an
-// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. A driver other than
-// lib/pq and pgx may not show that there is a proxy.
+// [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. So it does on a server
+// whose version() names another database than PostgreSQL, because its functions may lock nothing. On
+// a pool that [Do], [TryDo] or a Locker has checked, it locks in both cases. With a driver other
+// than lib/pq and pgx, TryLock detects neither.
 //
 // After an error conn holds nothing that it did not hold before. The errors are:
 //
@@ -50,7 +52,7 @@ func try(ctx context.Context, conn Conn, key advisory.Key, s settings.Call) (boo
 	}
 	a, err := runCall(ctx, ctx, conn, func(c *call) (a answer, err error) {
 		err = c.attempt(key, func() error {
-			if err := c.refuseProxy(ctx, s); err != nil {
+			if err := c.refuseUnchecked(ctx, s); err != nil {
 				return err
 			}
 			a.granted, err = c.tryLock(ctx, key, s.Mode)

@@ -11,6 +11,12 @@ func IsPostgreSQL(version string) bool {
 	return strings.HasPrefix(version, "PostgreSQL ") && !strings.Contains(version, "-YB-")
 }
 
+// otherServer is the condition in SQL that [IsPostgreSQL] is false.
+const otherServer = "(pg_catalog.left(pg_catalog.version(), 11) <> 'PostgreSQL ' OR pg_catalog.strpos(pg_catalog.version(), '-YB-') > 0)"
+
+// OnOtherServer returns a row if the server is not PostgreSQL: see [IsPostgreSQL].
+const OnOtherServer = "SELECT 1 WHERE " + otherServer
+
 // OldestServer is the server_version_num of the oldest server that the library supports.
 const OldestServer = 120000
 

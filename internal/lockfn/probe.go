@@ -43,6 +43,15 @@ type probeKey struct {
 	blocking bool
 }
 
+// taker returns the function that takes the key.
+func (k probeKey) taker() string {
+	if k.blocking {
+		return shared("pg_advisory_lock", k.mode)
+	}
+	return tryFn(k.mode)
+}
+
+// all returns the four keys of each space, exclusive tries first.
 func (p ProbeKeys) all() (all []probeKey) {
 	for i := range 2 {
 		all = append(all, probeKey{p.Exclusive[i], advisory.Exclusive, false}, probeKey{p.Shared[i], advisory.Shared, false},
@@ -60,9 +69,9 @@ func TakeAll(keys ProbeKeys) string {
 	b.WriteString("SELECT 1 WHERE CASE")
 	for _, k := range keys.all() {
 		if k.blocking {
-			fmt.Fprintf(&b, " WHEN (%s)::pg_catalog.text = 'none' THEN false", call(shared("pg_advisory_lock", k.mode), k.Key))
+			fmt.Fprintf(&b, " WHEN (%s)::pg_catalog.text = 'none' THEN false", call(k.taker(), k.Key))
 		} else {
-			fmt.Fprintf(&b, " WHEN NOT %s THEN false", call(tryFn(k.mode), k.Key))
+			fmt.Fprintf(&b, " WHEN NOT %s THEN false", call(k.taker(), k.Key))
 		}
 	}
 	return b.String() + " ELSE true END"
@@ -85,32 +94,53 @@ type trial struct {
 	fn     string
 	key    advisory.Key
 	unlock string // the function that releases it; empty if the end of the statement does
+	taker  string // the function that took the key, if it is of another kind
 }
 
-func (p ProbeKeys) trials() (all []trial) {
+// String names the functions that granted the key twice.
+func (t trial) String() string {
+	if t.taker == "" {
+		return signature(t.fn, t.key)
+	}
+	return signature(t.fn, t.key) + " of a key taken by " + signature(t.taker, t.key)
+}
+
+// trials returns the trials at session level, and after them those at transaction level.
+func (p ProbeKeys) trials() []trial {
+	var session, xact []trial
 	for i := range 2 {
 		for _, m := range []advisory.Mode{advisory.Exclusive, advisory.Shared} {
 			if i > 0 || m == advisory.Shared { // the first is TryBeside's own
-				all = append(all, trial{tryFn(m), p.Exclusive[i], unlockFn(m)})
+				session = append(session, trial{fn: tryFn(m), key: p.Exclusive[i], unlock: unlockFn(m)})
 			}
-			all = append(all, trial{tryXactFn(m), p.Exclusive[i], ""})
+			xact = append(xact, trial{fn: tryXactFn(m), key: p.Exclusive[i]})
 		}
-		for _, k := range []advisory.Key{p.Shared[i], p.Blocking[i], p.BlockingAndShared[i]} {
-			all = append(all, trial{tryFn(advisory.Exclusive), k, unlockFn(advisory.Exclusive)}, trial{tryXactFn(advisory.Exclusive), k, ""})
+		x := advisory.Exclusive // on the three keys of this space that others than it took
+		for _, k := range p.all()[4*i+1 : 4*i+4] {
+			session = append(session, trial{tryFn(x), k.Key, unlockFn(x), k.taker()})
+			xact = append(xact, trial{tryXactFn(x), k.Key, "", k.taker()})
 		}
 	}
-	return all
+	return append(session, xact...)
 }
 
-// TryBeside tries keys that another connection holds by [TakeAll], in all modes and at both levels,
-// and releases what it is granted, in one statement. If it is granted the first key, it also
+// TryBeside tries keys that another connection holds by [TakeAll], in all modes, at session level and
+// then at transaction level, and releases what it is granted, in one statement. If it is granted the first key, it also
 // releases what its session held before. It then checks whether the server returns true for every
 // release.
-func TryBeside(keys ProbeKeys) string {
+func TryBeside(keys ProbeKeys) string { return tryBeside(keys, false) }
+
+// TryBesideInSession is [TryBeside] at session level alone.
+func TryBesideInSession(keys ProbeKeys) string { return tryBeside(keys, true) }
+
+func tryBeside(keys ProbeKeys, sessionOnly bool) string {
 	k := keys.Exclusive[0]
 	unlock := call(unlockFn(advisory.Exclusive), k)
 	var others strings.Builder
 	for i, t := range keys.trials() {
+		if sessionOnly && t.unlock == "" {
+			break
+		}
 		fmt.Fprintf(&others, " WHEN %s THEN ", call(t.fn, t.key))
 		if n := besideTrial + i; t.unlock == "" {
 			fmt.Fprint(&others, n)
@@ -125,30 +155,41 @@ func TryBeside(keys ProbeKeys) string {
 // The answers of [TryBeside]. [BesideFunction] reads the others.
 const (
 	BesideBusy    = 1 + iota // correct: no key was granted
-	BesideGranted            // a key was granted although another session holds it
-	BesideSame               // a key was granted because the same session holds it
+	BesideGranted            // the first key was granted although another session holds it
+	BesideSame               // the first key was granted because the same session holds it
 	BesideUnreal             // the functions do not lock
 	besideTrial
 )
 
-// BesideFunction returns the function that granted a key although another session holds it. ok is
-// false for other answers.
-func BesideFunction(keys ProbeKeys, rows int64) (fn string, ok bool) {
+// BesideFunction returns the function that granted a key although another session holds it, and
+// whether it is one at transaction level: then none at session level did. ok is false for other
+// answers.
+func BesideFunction(keys ProbeKeys, rows int64) (fn string, xact, ok bool) {
+	t := trial{fn: tryFn(advisory.Exclusive), key: keys.Exclusive[0], unlock: unlockFn(advisory.Exclusive)}
 	all := keys.trials()
-	if i := rows - besideTrial; i >= 0 && i < int64(len(all)) {
-		t := all[i]
-		if _, _, pair := t.key.Pair(); pair {
-			return t.fn + "(int, int)", true
-		}
-		return t.fn + "(bigint)", true
+	switch i := rows - besideTrial; {
+	case rows == BesideGranted || rows == BesideUnreal:
+	case i >= 0 && i < int64(len(all)):
+		t = all[i]
+	default:
+		return "", false, false
 	}
-	return "", false
+	return t.String(), t.unlock == "", true
 }
 
-// HasPID asks whether the session has the given pid, and whether it is on a primary.
+// signature returns a function with the types of its arguments.
+func signature(fn string, k advisory.Key) string {
+	if _, _, pair := k.Pair(); pair {
+		return fn + "(int, int)"
+	}
+	return fn + "(bigint)"
+}
+
+// HasPID asks whether the server is PostgreSQL, whether the session has the given pid, and whether it
+// is on a primary.
 func HasPID(pid int64) string {
-	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_backend_pid() <> %d THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory",
-		pid, OtherPID, inRecovery, SamePIDOnStandby, SamePIDOnPrimary)
+	return fmt.Sprintf("SELECT pg_catalog.generate_series(1, CASE WHEN %s THEN %d WHEN pg_catalog.pg_backend_pid() <> %d THEN %d WHEN %s THEN %d ELSE %d END) AS pgadvisory",
+		otherServer, OtherServer, pid, OtherPID, inRecovery, SamePIDOnStandby, SamePIDOnPrimary)
 }
 
 // The answers of [HasPID].
@@ -156,4 +197,5 @@ const (
 	OtherPID         = 0
 	SamePIDOnPrimary = 1
 	SamePIDOnStandby = 2
+	OtherServer      = 3 // not PostgreSQL, whatever the pid
 )

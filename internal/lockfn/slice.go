@@ -34,8 +34,9 @@ const sliceUnit = 10 * time.Millisecond
 const plpgsql = "SELECT FROM pg_catalog.pg_language g WHERE g.lanname = 'plpgsql' AND pg_catalog.has_language_privilege(g.oid, 'USAGE')"
 
 // SliceLimit asks how long a slice may be. [SliceLength] reads the answer. The limit is 0 inside a
-// transaction of the caller, which would keep a slice's snapshot and its settings, and if the role
-// may not use plpgsql. If own is true the transaction is one of this library.
+// transaction of the caller, which would keep a slice's snapshot and its settings, if the role may not
+// use plpgsql, and on a server that is not PostgreSQL, where nobody checks what a slice uses. If own
+// is true the transaction is one of this library.
 //
 // A statement outside a transaction block begins its own transaction, so now() and
 // statement_timestamp() are equal.
@@ -45,6 +46,7 @@ func SliceLimit(own bool) string {
 		alone = "true"
 	}
 	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN %s"+
+		" AND NOT "+otherServer+
 		" AND EXISTS ("+plpgsql+")"+
 		" THEN least(%d, (extract(epoch FROM pg_catalog.current_setting('deadlock_timeout')::pg_catalog.interval) * %d)::pg_catalog.int4) ELSE 0 END)",
 		alone, MaxSlice/sliceUnit, MaxSlice/sliceUnit)

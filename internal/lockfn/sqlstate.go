@@ -71,6 +71,16 @@ func LinkGone(err error) bool {
 	return len(s) != 5 || s[:2] == "08" || s[:3] == "57P" || s == "25P03" || s == "25P04"
 }
 
+// Lacking reports whether the server does not have what the statement uses, such as a function or a
+// table, or does not implement it.
+func Lacking(err error) bool {
+	switch SQLState(err) {
+	case "42883", "42P01", "42703", "42704", "42601", featureNotSupported:
+		return true
+	}
+	return false
+}
+
 // NotPrepared reports whether a statement that the driver had prepared was missing on the session,
 // or was that of another client. In both cases a proxy changed the session.
 func NotPrepared(err error) bool {

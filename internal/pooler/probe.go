@@ -32,6 +32,9 @@ var keyTries = []int{5, 3}
 // sighted reports whether the activity of sessions was visible. If not, Probe only tried locks,
 // which detects fewer busy proxies.
 //
+// On a server that is not PostgreSQL, functions at transaction level may be missing or grant what they
+// like: the callers of Probe use those at session level. See [Excludes] for each alone.
+//
 // Probe leaves nothing on either connection. Exception: in the second part, behind a proxy that the
 // first part did not detect, locks on random keys may stay on a session of the proxy.
 func Probe(ctx context.Context, a, b Exec) (sighted bool, err error) {
@@ -106,34 +109,61 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 	rows, err := a(ctx, lockfn.TakeAll(keys))
 	var found int64
 	if err == nil && rows == 1 {
-		for range tries {
-			found, err = b(ctx, lockfn.TryBeside(keys))
-			if err != nil || found != lockfn.BesideBusy {
-				break
-			}
-		}
+		found, err = tryBeside(ctx, b, keys, tries)
 		if err == nil && found == lockfn.BesideSame {
 			releaseAstray(ctx, a, b, keys)
 			return unsafe(advisory.Pooler, "a session is shared between connections: both were granted the same lock")
 		}
 	}
 	released, uerr := release(ctx, a, keys)
-	switch fn, granted := lockfn.BesideFunction(keys, found); {
+	switch fn, _, granted := lockfn.BesideFunction(keys, found); {
 	case err != nil:
-		return err
+		return Refusal(err)
 	case rows != 1:
 		return fmt.Errorf("cannot lock the free key %s for the check", keys.Exclusive[0])
 	case uerr != nil: // the session may have ended, and its locks with it, before they were tried
-		return uerr
+		return Refusal(uerr)
 	case granted:
-		return unsafe(advisory.NoExclusion, "two connections were granted the same lock, by %s", fn)
+		return unsafe(advisory.NoExclusion, "two connections were granted the same lock, by %s: %s", fn, oneServer)
 	case found != lockfn.BesideBusy:
-		return unsafe(advisory.NoExclusion, "two connections were granted the same lock")
+		return unsafe(advisory.NoExclusion, "two connections were granted the same lock: %s", oneServer)
 	case released == keys.Count():
 		return nil
 	}
 	releaseAstray(ctx, a, b, keys)
+	switch other, err := otherServer(ctx, a); {
+	case err != nil:
+		return err
+	case other:
+		return unsafe(advisory.NotPostgreSQL, "pg_locks does not show the locks of a session that holds some, or a pooler shares sessions: %s", usePostgreSQL)
+	}
 	return unsafe(advisory.Pooler, "a lock was no longer on the session of its connection")
+}
+
+const oneServer = "make sure that all connections of the pool lead to one server and one database, and that this is PostgreSQL or implements the function"
+
+// tryBeside tries on b the keys that the other connection holds, several times if they are refused, as
+// they must be.
+func tryBeside(ctx context.Context, b Exec, keys lockfn.ProbeKeys, tries int) (found int64, err error) {
+	text := lockfn.TryBeside(keys)
+	for range tries {
+		found, err = b(ctx, text)
+		_, xact, _ := lockfn.BesideFunction(keys, found)
+		if xact && err == nil || lockfn.Lacking(err) {
+			other, oerr := otherServer(ctx, b)
+			if oerr != nil {
+				return 0, oerr
+			}
+			if other {
+				text = lockfn.TryBesideInSession(keys)
+				found, err = b(ctx, text)
+			}
+		}
+		if err != nil || found != lockfn.BesideBusy {
+			break
+		}
+	}
+	return found, err
 }
 
 // astrayTries bounds the search for the session that keys are on.
