@@ -27,6 +27,18 @@ const (
 	SessionOpened
 	// SessionClosed: a Locker closed a connection.
 	SessionClosed
+	// Unconfirmed: a Locker with locker.WithStandby holds locks, or can give them out, and its last
+	// commit was not confirmed by a standby in time, or failed. The locks end after Left, unless a later
+	// commit is confirmed. There is one event at the beginning of such a time, whatever else fails in
+	// it. With locker.WithStandbyIfNamed there is another if the Locker begins or ceases to do without
+	// a standby.
+	//
+	// Err matches [ErrUnconfirmed], and is an [*UnsafeServerError] of reason [NoStandby] while
+	// synchronous_standby_names is empty.
+	Unconfirmed
+	// Confirmed: after an Unconfirmed event a commit was confirmed again. If the locks were lost instead,
+	// there is a Lost event for each.
+	Confirmed
 )
 
 // String returns the kind in lower case, such as "not acquired".
@@ -46,6 +58,10 @@ func (k EventKind) String() string {
 		return "session opened"
 	case SessionClosed:
 		return "session closed"
+	case Unconfirmed:
+		return "unconfirmed"
+	case Confirmed:
+		return "confirmed"
 	}
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
@@ -56,8 +72,9 @@ type Event struct {
 	Key    Key // the zero Key if the event is about no single lock, such as SessionOpened
 	Mode   Mode
 	Label  string        // of the call's Label option
-	Waited time.Duration // Acquired, NotAcquired, Waiting: since the call began
+	Waited time.Duration // Acquired, NotAcquired, Waiting: since the call began. Confirmed: since Unconfirmed
 	Held   time.Duration // Released, Lost: since the lock was acquired; 0 if unknown
+	Left   time.Duration // Unconfirmed: until the locks end; 0 if the Locker does without a standby
 	Local  bool          // the lock was handed over inside the process
 	PID    int           // of the server process; 0 if unknown
 	Err    error         // the cause, if there was an error
@@ -76,8 +93,9 @@ type Observer interface {
 // SlogObserver returns an Observer that logs to l, or to slog.Default() if l is nil. The levels are:
 //
 //   - error: a lost lock
-//   - warning: a long wait; a call that failed for another reason than a lock that is not free or
+//   - warning: a long wait; a primary that no standby confirms; a call that failed for another reason than a lock that is not free or
 //     the end of ctx
+//   - info: a primary that is confirmed again
 //   - debug: everything else
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 
@@ -92,8 +110,10 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 	switch e.Kind {
 	case Lost:
 		level = slog.LevelError
-	case Waiting:
+	case Waiting, Unconfirmed:
 		level = slog.LevelWarn
+	case Confirmed:
+		level = slog.LevelInfo
 	case NotAcquired:
 		// Background calls, such as a leader's campaigns, have no caller that gets the error.
 		if e.Err != nil && !errors.Is(e.Err, ErrNotAcquired) && !errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded) {
@@ -111,11 +131,15 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 		attrs = append(attrs, slog.String("label", e.Label))
 	}
 	switch e.Kind {
-	case Acquired, NotAcquired, Waiting:
+	case Acquired, NotAcquired, Waiting, Confirmed:
 		attrs = append(attrs, slog.Duration("waited", e.Waited))
 	case Released, Lost:
 		if e.Held != 0 {
 			attrs = append(attrs, slog.Duration("held", e.Held))
+		}
+	case Unconfirmed:
+		if e.Left != 0 {
+			attrs = append(attrs, slog.Duration("left", e.Left))
 		}
 	}
 	if len(e.Holders) > 0 {
@@ -130,5 +154,16 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("err", e.Err))
 	}
-	l.LogAttrs(ctx, level, "advisory lock "+e.Kind.String(), attrs...)
+	l.LogAttrs(ctx, level, e.message(), attrs...)
+}
+
+// message returns the message of the log.
+func (e Event) message() string {
+	switch e.Kind {
+	case Unconfirmed:
+		return "advisory locks: the primary is not confirmed by a standby"
+	case Confirmed:
+		return "advisory locks: the primary is confirmed again"
+	}
+	return "advisory lock " + e.Kind.String()
 }

@@ -16,6 +16,7 @@ func TestEventKindNames(t *testing.T) {
 		advisory.Acquired: "acquired", advisory.NotAcquired: "not acquired", advisory.Waiting: "waiting",
 		advisory.Released: "released", advisory.Lost: "lost",
 		advisory.SessionOpened: "session opened", advisory.SessionClosed: "session closed",
+		advisory.Unconfirmed: "unconfirmed", advisory.Confirmed: "confirmed",
 		0: "EventKind(0)", 99: "EventKind(99)",
 	} {
 		if got := k.String(); got != want {
@@ -53,6 +54,18 @@ func TestSlogObserver(t *testing.T) {
 		{
 			advisory.Event{Kind: advisory.NotAcquired, Key: advisory.Int64(0), Waited: time.Second, Err: context.Canceled},
 			`level=DEBUG msg="advisory lock not acquired" key=0 mode=exclusive waited=1s err="context canceled"`,
+		},
+		{
+			advisory.Event{Kind: advisory.Unconfirmed, Left: 7 * time.Second, Err: advisory.ErrUnconfirmed},
+			`level=WARN msg="advisory locks: the primary is not confirmed by a standby" left=7s err="pgadvisory: primary not confirmed by a standby"`,
+		},
+		{
+			advisory.Event{Kind: advisory.Unconfirmed, Err: advisory.ErrUnconfirmed},
+			`level=WARN msg="advisory locks: the primary is not confirmed by a standby" err="pgadvisory: primary not confirmed by a standby"`,
+		},
+		{
+			advisory.Event{Kind: advisory.Confirmed, Waited: 3 * time.Second},
+			`level=INFO msg="advisory locks: the primary is confirmed again" waited=3s`,
 		},
 		{
 			advisory.Event{Kind: advisory.Waiting, Key: advisory.Int64(4820), Waited: time.Minute},

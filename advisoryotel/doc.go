@@ -7,13 +7,14 @@
 // # Metrics
 //
 // The names follow OpenTelemetry's rule for metrics of one database system: each begins with
-// postgresql.client.advisory_lock. The first four come from events, the others from RegisterStats.
+// postgresql.client.advisory_lock. The first five come from events, the others from RegisterStats.
 //
 //	name                     instrument     unit          counts or measures
 //	attempts                 counter        {attempt}     calls that ended, with or without the lock
 //	wait.duration            histogram      s             from the call until it ended
 //	hold.duration            histogram      s             from the lock until its release or loss
 //	losses                   counter        {lock}        locks that ended with their session
+//	unconfirmed              counter        {event}       times at which no standby confirmed the primary
 //	hold.count               updowncounter  {lock}        locks that the Locker holds on the server
 //	holder.count             updowncounter  {holder}      callers that have a lock
 //	waiter.count             updowncounter  {waiter}      callers that wait
@@ -26,6 +27,8 @@
 //     sqlconn.Unlock. It also lacks locks that end with the caller's own transaction.
 //   - losses does not have the cause, which is error.type of hold.duration. It is 0 from the first
 //     lock on, so that the first loss is an increase.
+//   - unconfirmed counts [advisory.Unconfirmed], of a Locker with locker.WithStandby. It is absent before
+//     the first one. It has no label and no mode.
 //   - waiter.count lacks waits on a connection and in a transaction. Their events come at their end.
 //   - session.last_answer.age is absent for a Locker without a session, as after a loss. It is up to
 //     8 s higher for a session that holds locks and waits, or has just waited.
@@ -44,7 +47,7 @@
 //	postgresql.advisory_lock.label      of advisory.Label; absent without one
 //	postgresql.advisory_lock.mode       exclusive, shared
 //	postgresql.advisory_lock.outcome    of a call: acquired, not_acquired, error; of a hold: released, lost
-//	error.type                          of an outcome error or lost, and of a release that failed
+//	error.type                          of an outcome error or lost, of a release that failed, and of unconfirmed
 //	postgresql.advisory_lock.key        with WithKeysInMetrics, WithKeysInSpans
 //
 // Only spans have these:
@@ -60,7 +63,7 @@
 //   - canceled, timeout: the end of ctx
 //   - deadlock, lock_table_full, unsafe_server, stale_snapshot, already_held
 //   - a SQLSTATE, such as 57P01
-//   - lost, closed, not_held
+//   - lost, closed, not_held, unconfirmed
 //   - the Go type of the error otherwise
 //
 // # Cost and faults

@@ -28,6 +28,7 @@ var (
 		{advisory.ErrLost, "lost"},
 		{advisory.ErrClosed, "closed"},
 		{advisory.ErrNotHeld, "not_held"},
+		{advisory.ErrUnconfirmed, "unconfirmed"},
 	}
 )
 

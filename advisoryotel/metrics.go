@@ -24,6 +24,7 @@ type eventMetrics struct {
 	keys     bool
 	attempts metric.Int64Counter
 	losses   metric.Int64Counter
+	doubts   metric.Int64Counter
 	wait     metric.Float64Histogram
 	hold     metric.Float64Histogram
 	cache    cache
@@ -31,7 +32,7 @@ type eventMetrics struct {
 
 func newEventMetrics(meter metric.Meter, keys bool) (*eventMetrics, error) {
 	m := &eventMetrics{keys: keys}
-	var errs [4]error
+	var errs [5]error
 	m.attempts, errs[0] = meter.Int64Counter(prefix+"attempts", metric.WithUnit("{attempt}"),
 		metric.WithDescription("Calls for an advisory lock that ended, with or without the lock."))
 	m.wait, errs[1] = meter.Float64Histogram(prefix+"wait.duration", metric.WithUnit("s"),
@@ -42,6 +43,8 @@ func newEventMetrics(meter metric.Meter, keys bool) (*eventMetrics, error) {
 		metric.WithExplicitBucketBoundaries(holdBuckets...))
 	m.losses, errs[3] = meter.Int64Counter(prefix+"losses", metric.WithUnit("{lock}"),
 		metric.WithDescription("Advisory locks that ended with their session."))
+	m.doubts, errs[4] = meter.Int64Counter(prefix+"unconfirmed", metric.WithUnit("{event}"),
+		metric.WithDescription("Times at which no standby confirmed the primary of a Locker with WithStandby."))
 	return m, errors.Join(errs[:]...)
 }
 
@@ -57,6 +60,8 @@ func (m *eventMetrics) record(ctx context.Context, e advisory.Event) {
 		if e.Held > 0 {
 			m.hold.Record(ctx, e.Held.Seconds(), m.cache.options(endOf(e, m.keys)).record...)
 		}
+	case advisory.Unconfirmed: // about no lock, and rare
+		m.doubts.Add(ctx, 1, metric.WithAttributes(postgresql, errorTypeKey.String(errorType(e.Err))))
 	}
 	// A counter that appears with its first loss would show no increase, so it appears with the lock.
 	switch e.Kind {

@@ -39,7 +39,8 @@ const checkTime = 30 * time.Second
 //   - "pool": whether it is large enough.
 //   - "failover": what a promotion of a standby means for locks. Whether standbys confirm commits of
 //     this role, whether all that may be promoted do, and whether holders stop before a standby is
-//     promoted: see [PromotedAfter]. Not on a hot standby. A primary that is cut off but alive is not
+//     promoted: see [PromotedAfter]. Its value names what the program should set for a host that goes
+//     silent, and Check cannot see. Not on a hot standby. A primary that is cut off but alive is not
 //     covered: the failover manager must stop it. Replication below PostgreSQL, as of volumes, does
 //     not show.
 //
@@ -148,6 +149,7 @@ func (c *check) addFindings(ctx context.Context, db *sql.DB, first *pooler.Link,
 		if err != nil {
 			return err
 		}
+		r.idleClosed = db.Stats().MaxIdleTimeClosed
 		c.report.Findings = append(c.report.Findings, failoverOf(r, c.settings))
 	}
 	return nil

@@ -19,6 +19,8 @@ type replication struct {
 	names     string
 	commit    setting // synchronous_commit of the role
 	err       error   // the server did not show it
+
+	idleClosed int64 // connections that the pool's SetConnMaxIdleTime has closed
 }
 
 func readReplication(ctx context.Context, conn *sql.Conn, settings map[string]setting) (r replication, err error) {
@@ -56,7 +58,7 @@ func failoverOf(r replication, s checkSettings) Finding {
 	}
 	if r.connected > 0 || names.Confirm > 0 || s.promotedAfter > 0 {
 		text, slow := promotion(s)
-		value = append(value, text)
+		value = append(value, text, silentHost(r))
 		if slow != "" {
 			advice = append(advice, slow)
 		}
@@ -66,6 +68,21 @@ func failoverOf(r replication, s checkSettings) Finding {
 		f.Verdict = Warning
 	}
 	return f
+}
+
+// What to set so that a host that went silent is not in the way for long: docs/pitfalls.md has the reasons.
+const (
+	usualConnectTimeout = 2 * time.Second
+	usualIdleTime       = time.Minute
+)
+
+// silentHost returns what Check does not see of the program's settings for a host that goes silent.
+func silentHost(r replication) string {
+	unseen := fmt.Sprintf("connect_timeout (%v for each host)", usualConnectTimeout)
+	if r.idleClosed == 0 {
+		unseen += fmt.Sprintf(" and SetConnMaxIdleTime (%v)", usualIdleTime)
+	}
+	return "not seen from here, but needed if the primary's host goes silent: " + unseen
 }
 
 // synchronousAdvice returns what is wrong with synchronous replication.

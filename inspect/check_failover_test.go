@@ -61,6 +61,38 @@ func TestFindingAboutAFailover(t *testing.T) {
 	}
 }
 
+// Check cannot see what the program sets for a host that goes silent. It says so where there is another
+// host to go to, without a warning that nothing could satisfy. An idle time that has closed connections
+// is seen.
+func TestFindingAboutASilentHost(t *testing.T) {
+	on := setting{value: "on", source: "default"}
+	usual := checkSettings{failover: 15 * time.Second}
+	const unseen, idle = "connect_timeout (2s for each host)", "SetConnMaxIdleTime"
+	for name, c := range map[string]struct {
+		replication
+		words, not []string
+	}{
+		"alone":               {replication{commit: on}, nil, []string{unseen, idle}},
+		"with a standby":      {replication{connected: 1, names: "b", commit: on}, []string{unseen, idle + " (1m0s)"}, nil},
+		"idle ones are ended": {replication{connected: 1, names: "b", commit: on, idleClosed: 1}, []string{unseen}, []string{idle}},
+	} {
+		f := failoverOf(c.replication, usual)
+		if f.Verdict != OK || f.Advice != "" {
+			t.Errorf("%s: %v", name, f)
+		}
+		for _, w := range c.words {
+			if !strings.Contains(f.Value, w) {
+				t.Errorf("%s: nothing of %q: %v", name, w, f)
+			}
+		}
+		for _, w := range c.not {
+			if strings.Contains(f.Value, w) {
+				t.Errorf("%s: %q: %v", name, w, f)
+			}
+		}
+	}
+}
+
 // The failover time that is advised is the longest whose holders stop in time.
 func TestTheAdvisedFailoverTime(t *testing.T) {
 	for after := time.Second; after < 30*time.Second; after += 250 * time.Millisecond {

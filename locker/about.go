@@ -56,6 +56,22 @@ func (l *Locker) newestTimeline(a about) error {
 	return nil
 }
 
+// superseded returns an error if this pool has meanwhile led to a newer timeline of the system: another
+// session or Locker has. The mutex is held.
+func (p *proof) superseded() error {
+	if p.about.timeline == "" {
+		return nil
+	}
+	return p.l.newestTimeline(p.about)
+}
+
+// checkTimeline is superseded for callers without the mutex.
+func (p *proof) checkTimeline() error {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	return p.superseded()
+}
+
 // stalePrimary reports whether err is that of an old primary.
 func stalePrimary(err error) bool {
 	unsafe, ok := errors.AsType[*advisory.UnsafeServerError](err)

@@ -61,6 +61,7 @@ type fakeReplica struct {
 	names string                   // synchronous_standby_names
 	away  chan struct{}            // if set, no commit is confirmed before it is closed
 	grace time.Duration            // for how long the server gives out no lock yet
+	loads int                      // how often it has read its settings again
 	id    func(c *fakeConn) string // if set, which server a connection leads to
 }
 
@@ -615,6 +616,9 @@ func (c *fakeConn) slice(ctx context.Context, s *fakeStatement) (driver.Result, 
 func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	s := &fakeStatement{text: query}
 	rows := &fakeRows{}
+	c.f.mu.Lock()
+	names, loads := c.f.replica.names, c.f.replica.loads // a beat that waits has read them before
+	c.f.mu.Unlock()
 	var batch func()
 	var shared []bool
 	if strings.Contains(query, "a.answers") {
@@ -659,9 +663,9 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		case query == lockfn.ServerID:
 			rows.add(c.server())
 		case query == lockfn.Beat:
-			rows.add(c.server(), c.f.replica.names, c.commit, "t", true)
+			rows.add(c.server(), names, c.commit, strconv.Itoa(loads), true)
 		case query == lockfn.Loaded:
-			rows.add("t")
+			rows.add(strconv.Itoa(c.f.replica.loads))
 		case strings.Contains(query, "pg_last_xact_replay_timestamp"):
 			rows.add(c.server(), c.f.replica.grace.Milliseconds())
 		case query == lockfn.Holders:

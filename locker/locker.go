@@ -72,7 +72,8 @@ type Locker struct {
 	uncheckable error     // why no lock is given out yet; nil if it is not known to be so
 	checkedAt   time.Time // when a check of the server that could not be made was last tried again
 
-	proofs map[string]*proof // by their servers, with WithStandby
+	proofs       map[string]*proof // by their servers, with WithStandby
+	wasConfirmed bool              // by a standby, at any server
 
 	held int64 // locks of ours on the server
 	room room

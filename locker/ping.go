@@ -12,6 +12,11 @@ import (
 // it at start-up. It fails if the options are wrong, if the server cannot be reached, or if locks
 // would be fake there. It also fails if the server could not be checked, because all
 // connections of the pool were in use, for example. It does not wait for a server to come back.
+//
+// With [WithStandby] it also fails while the last commit is not confirmed, which may cost the locks soon:
+// as [advisory.ErrUnconfirmed], and with reason [advisory.NoStandby] while synchronous_standby_names is
+// empty. On an old primary it fails with reason [advisory.StalePrimary]. It asks the server nothing more
+// for that, so it reports what was known up to two seconds ago.
 func (l *Locker) Ping(ctx context.Context) error {
 	err := l.usable()
 	switch {
@@ -29,6 +34,9 @@ func (l *Locker) Ping(ctx context.Context) error {
 	err = unheld(err)
 	if err == nil {
 		err = l.ensureChecked(ctx)
+	}
+	if err == nil {
+		err = l.doubted()
 	}
 	if err != nil {
 		return fmt.Errorf("pgadvisory: ping: %w", err)

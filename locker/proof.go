@@ -29,7 +29,15 @@ type proof struct {
 	watch   *time.Timer // ends the proof D after that
 	beating time.Time   // when the beat was sent that is not answered; zero if there is none
 	doubt   error       // why the last beat was not confirmed; nil if it was
+	alone   bool        // the last beat counted although there are no names: see WithStandbyIfNamed
 	open    bool        // a witness has its connection
+	about   about       // the server, as the last witness found it
+
+	// For the Observer: see doubt.go.
+	slow       *time.Timer // after which a beat without an answer is reported; nil without an Observer
+	reported   standing
+	doubtSince time.Time // when it ceased to be standsConfirmed
+	events     []advisory.Event
 }
 
 // A proofPhase is how much a proof shows.
@@ -92,6 +100,7 @@ func (p *proof) beginBeat() (sent time.Time) {
 	defer p.l.mu.Unlock()
 	sent = time.Now()
 	p.beating = sent
+	p.awaitBeat()
 	if p.since.IsZero() && p.phase != proofEnded {
 		p.since = sent
 		p.watch = time.AfterFunc(p.l.times.Deadline, p.overdue)
@@ -103,7 +112,17 @@ func (p *proof) beginBeat() (sent time.Time) {
 func (p *proof) confirm(sent time.Time) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
-	p.beating, p.doubt = time.Time{}, nil
+	p.l.wasConfirmed = true
+	p.count(sent, false)
+}
+
+// count has D begin when the beat was sent, which was confirmed, or was answered alone, without names of
+// standbys. The mutex is held.
+func (p *proof) count(sent time.Time, alone bool) {
+	p.beating, p.doubt, p.alone = time.Time{}, nil, alone
+	if alone {
+		p.doubt = errNoStandby
+	}
 	switch {
 	case p.phase == proofEnded:
 		return
@@ -117,16 +136,24 @@ func (p *proof) confirm(sent time.Time) {
 		p.phase = proofHeld
 		close(p.settled)
 	}
+	p.reportStanding()
 }
 
-// doubted records why the last beat was not confirmed. A proof that is sought ends so.
+// doubted records why the last beat was not confirmed.
 func (p *proof) doubted(err error) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
-	p.beating, p.doubt = time.Time{}, err
-	if p.phase == proofSought {
+	p.fail(err)
+}
+
+// fail records why the last beat was not confirmed. A proof that is sought ends so, and any if the server
+// is an old primary. The mutex is held.
+func (p *proof) fail(err error) {
+	p.beating, p.doubt, p.alone = time.Time{}, err, false
+	if p.phase == proofSought || stalePrimary(err) {
 		p.end(err)
 	}
+	p.reportStanding()
 }
 
 // left is what is left of the deadline.
@@ -148,9 +175,9 @@ func (p *proof) overdue() {
 
 // lapse ends the proof because no beat was confirmed within the deadline. The mutex is held.
 func (p *proof) lapse() {
-	why := p.doubt
-	if !p.beating.IsZero() && (why == nil || time.Since(p.beating) >= p.l.times.Beat) {
-		why = fmt.Errorf("a commit waits for a standby, or its answer for the link, since %v", time.Since(p.beating).Round(time.Millisecond))
+	why := p.whyDoubted()
+	if why == nil && !p.beating.IsZero() {
+		why = p.waits()
 	}
 	p.end(&unconfirmedError{within: p.l.times.Deadline, why: why})
 }
@@ -167,6 +194,9 @@ func (p *proof) end(err error) {
 	p.phase, p.err = proofEnded, err
 	if p.watch != nil {
 		p.watch.Stop()
+	}
+	if p.slow != nil {
+		p.slow.Stop()
 	}
 	delete(p.l.proofs, p.server)
 	p.cancel()

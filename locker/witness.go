@@ -43,6 +43,10 @@ import (
 // promoted before it was started, so G counts from the start then. For the same reason G never
 // counts from later than the witness's first question: a clock that is behind costs D + 1 s at most.
 //
+// With [WithStandbyIfNamed] a beat may be answered by a server without names of standbys. It counts from
+// a, too, so that D is that of a ping. No standby has it then, and the third step does not follow: the
+// arithmetic holds again from the first beat that is confirmed.
+//
 // # Why it is a connection of its own
 //
 // A commit that waits for a standby waits for as long as the standby is away. Its session ends neither
@@ -74,6 +78,9 @@ func (p *proof) attend() error {
 	defer w.close()
 	defer p.setOpen(false)
 	for p.ctx.Err() == nil {
+		if err := p.checkTimeline(); err != nil {
+			return err
+		}
 		sent := p.beginBeat()
 		switch c, err := w.beat(); {
 		case err != nil && lockfn.LinkGone(err):
@@ -85,7 +92,7 @@ func (p *proof) attend() error {
 		case !c.Waited:
 			return errNotWaited
 		case !c.Named:
-			p.doubted(errNoStandby)
+			p.unnamed(sent)
 		default:
 			p.confirm(sent)
 		}
@@ -170,14 +177,22 @@ func (w *witness) open(ctx context.Context) (err error) {
 	case server != w.p.server:
 		return errOtherServer
 	}
-	w.p.setGrace(grace)
+	var a about
+	if err := a.ask(ctx, w.conn); err != nil {
+		return err
+	}
+	if err := l.newestTimeline(a); err != nil {
+		return err
+	}
+	w.p.setServer(a, grace)
 	return nil
 }
 
-// setGrace records for how long the server gives out no lock yet.
-func (p *proof) setGrace(grace time.Duration) {
+// setServer records what the server is, and for how long it gives out no lock yet.
+func (p *proof) setServer(a about, grace time.Duration) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
+	p.about = a
 	if p.phase == proofSought {
 		p.opens = time.Now().Add(grace)
 	}

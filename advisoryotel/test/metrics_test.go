@@ -80,6 +80,7 @@ func TestInstruments(t *testing.T) {
 	defer tel.RegisterStats(l)()
 	unlock(t, lock(t, l, key))
 	tel.Observe(t.Context(), advisory.Event{Kind: advisory.Lost, Err: advisory.ErrLost})
+	tel.Observe(t.Context(), advisory.Event{Kind: advisory.Unconfirmed, Err: advisory.ErrUnconfirmed})
 
 	seconds := []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
 	var lines []string
@@ -110,9 +111,32 @@ func TestInstruments(t *testing.T) {
 		"losses counter {lock}",
 		"session.count updowncounter {connection}",
 		"session.last_answer.age gauge s",
+		"unconfirmed counter {event}",
 		"wait.duration histogram s",
 		"waiter.count updowncounter {waiter}",
 	})
+}
+
+// A primary that is not confirmed counts by its cause, and is no loss, no call and no span.
+func TestUnconfirmed(t *testing.T) {
+	tel := newTelemetry(t)
+	noStandby := fmt.Errorf("%w: %w", advisory.ErrUnconfirmed, &advisory.UnsafeServerError{Reason: advisory.NoStandby, Detail: "…"})
+	for _, e := range []advisory.Event{
+		{Kind: advisory.Unconfirmed, Left: time.Second, Err: fmt.Errorf("%w: a commit waits since 2.017s", advisory.ErrUnconfirmed)},
+		{Kind: advisory.Confirmed, Waited: time.Second},
+		{Kind: advisory.Unconfirmed, Left: time.Second, Err: fmt.Errorf("%w: a commit waits since 2.018s", advisory.ErrUnconfirmed)},
+		{Kind: advisory.Unconfirmed, Err: noStandby},
+	} {
+		tel.Observe(t.Context(), e)
+	}
+	found := tel.metrics(t)
+	equal(t, "unconfirmed", counts(t, found["unconfirmed"]), map[string]float64{"error.type=unconfirmed": 2, "error.type=unsafe_server": 1})
+	if len(found) != 1 {
+		t.Errorf("%d metrics: %v", len(found), found)
+	}
+	if spans := tel.spans.Ended(); len(spans) != 0 {
+		t.Errorf("%d spans", len(spans))
+	}
 }
 
 // The durations are those of the events.

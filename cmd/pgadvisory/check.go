@@ -25,6 +25,9 @@ a server that is not PostgreSQL. With --strict it is 1 if there is a warning or 
 
 The finding "failover" says whether commits wait for a standby, and whether holders of locks stop before
 a standby is promoted. The server does not know after how long that is: give it with --promoted-after.
+
+If the connection string names several hosts, the finding "connect_timeout" says whether a host that went
+silent lets a Locker reach the next one in time.
 `,
 	setup: func(p *program, flags *flag.FlagSet) func(context.Context, []string) error {
 		t := connection(flags)
@@ -46,7 +49,11 @@ a standby is promoted. The server does not know after how long that is: give it 
 			if within.Duration < failover.Min || within.Duration > failover.Max {
 				return usage("check: --failover %v: it is from %v to %vh", within.Duration, failover.Min, failover.Max.Hours())
 			}
-			db, err := t.open(ctx, "pgadvisory check")
+			s, err := t.settings()
+			if err != nil {
+				return err
+			}
+			db, _, err := s.open(ctx, "pgadvisory check")
 			if err != nil {
 				return err
 			}
@@ -54,6 +61,11 @@ a standby is promoted. The server does not know after how long that is: give it 
 			report, err := inspect.Check(ctx, db, inspect.PromotedAfter(promoted.Duration), inspect.Failover(within.Duration))
 			if err != nil {
 				return err
+			}
+			if f, ok, err := s.silentHost(); err != nil {
+				return err
+			} else if ok {
+				report.Findings = append(report.Findings, f)
 			}
 			var suspects []inspect.Suspect
 			if report.Err() == nil {

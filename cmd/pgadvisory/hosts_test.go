@@ -46,6 +46,16 @@ func TestSeveralHosts(t *testing.T) {
 	if code := p.ends(); code != exitUnavailable || !strings.Contains(p.stderr.String(), "standby") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
+	for timeout, want := range map[string]string{"": "warning  connect_timeout: not set, for 2 hosts", " connect_timeout=3": "ok       connect_timeout: 3s for each of 2 hosts"} {
+		p := pgadvisory(t, list(standby, primary)+" target_session_attrs=primary"+timeout, "check")
+		found := false
+		for line := p.line(); line != ""; line = p.line() {
+			found = found || strings.HasPrefix(line, want)
+		}
+		if code := p.ends(); code != 0 || !found {
+			t.Errorf("check%s: exit code %d, nothing of %q: %s", timeout, code, want, p.stderr)
+		}
+	}
 	p = pgadvisory(t, list(standby)+" target_session_attrs=primary", "ls")
 	if code := p.ends(); code != exitUnavailable {
 		t.Errorf("exit code %d: %s", code, p.stderr)

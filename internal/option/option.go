@@ -46,6 +46,7 @@ type Locker struct {
 	ApplicationName string
 	NoServerCheck   bool
 	Standby         bool
+	StandbyIfNamed  bool // with Standby: and does without while the names are empty
 }
 
 // Set is an option of every call. An option that embeds it fits where its interface says.
