@@ -10,6 +10,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/statement"
+	"github.com/pgadvisory/pgadvisory/internal/under"
 )
 
 // An anyTry is one call's try of any of some keys.
@@ -23,6 +24,10 @@ type anyTry struct {
 	stamp      uint64
 	ended      int    // sessions that ended before they answered
 	failed     uint64 // the last failure that this call has seen: see gate.failed
+	// asked and change are of the pass over the keys that is under way: whether a request was made, and
+	// the first change that ask returned.
+	asked  bool
+	change <-chan struct{}
 	// open are the gates of keys that are not decided: a statement of somebody else was under way.
 	open []*gate
 	// rest are the keys behind one whose lock the last request was to share: if that is lost
@@ -35,22 +40,76 @@ func (t *anyTry) watch(g *gate) {
 	t.open = append(t.open, g)
 }
 
+// tryEach tries the keys of c: a first few of them and then more, a chunk at a time.
+func (t *anyTry) tryEach(c choice) (*handle, error) {
+	candidates, size := false, c.first
+	for from := 0; from < c.n; size = min(4*size, chunk) {
+		keys := make([]advisory.Key, 0, min(size, c.n-from))
+		for ; from < c.n && len(keys) < size; from++ {
+			if k := c.at(from); !under.Holds(t.ctx, k) {
+				keys = append(keys, k)
+			}
+		}
+		candidates = candidates || len(keys) > 0
+		if h, err := t.try(keys); h != nil || err != nil {
+			return h, err
+		}
+	}
+	if !candidates {
+		return nil, notUnder(context.WithoutCancel(t.ctx), c.at(0))
+	}
+	return nil, nil
+}
+
+// tryOpen tries the keys of the open gates once more. If the last pass over the keys has asked the
+// server for none, tryOpen waits for a change first.
+func (t *anyTry) tryOpen() (*handle, error) {
+	if !t.asked {
+		select {
+		case <-t.change:
+		case <-t.limit.Done():
+			return nil, bound.Cause(t.limit)
+		}
+	}
+	open := t.open
+	t.open, t.asked, t.change = nil, false, nil
+	for len(open) > 0 {
+		some := open[:min(len(open), chunk)]
+		open = open[len(some):]
+		keys := make([]advisory.Key, len(some))
+		for i, g := range some {
+			keys[i] = g.key
+		}
+		h, err := t.try(keys)
+		t.l.unwatch(some) // which are watched again if need be
+		if h != nil || err != nil {
+			t.l.unwatch(open)
+			return h, err
+		}
+	}
+	return nil, nil
+}
+
 // try asks for the first of the keys that is free, on another session if one ends, and waits for the
-// answer. change is as of ask.
-func (t *anyTry) try(keys []advisory.Key) (r *request, change <-chan struct{}, h *handle, err error) {
+// answer.
+func (t *anyTry) try(keys []advisory.Key) (*handle, error) {
 	for {
-		r, change, err = t.ask(keys)
-		h, err = t.outcome(r, err)
-		if h == nil && err == nil && len(t.rest) > 0 && t.limit.Err() == nil {
+		r, change, err := t.ask(keys)
+		h, err := t.outcome(r, err)
+		switch {
+		case h == nil && err == nil && len(t.rest) > 0 && t.limit.Err() == nil:
 			keys = t.rest
 			continue
+		case h == nil && retriable(err):
+			if t.ended++; t.ended < maxEnded {
+				continue
+			}
 		}
-		if h != nil || !retriable(err) {
-			return r, change, h, unheld(err)
+		t.asked = t.asked || r != nil
+		if t.change == nil {
+			t.change = change
 		}
-		if t.ended++; t.ended >= maxEnded {
-			return r, change, h, unheld(err)
-		}
+		return h, unheld(err)
 	}
 }
 

@@ -129,24 +129,32 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 	if err != nil {
 		return nil, 0, lockfn.Error(c.op, first(keys), s.Mode, err)
 	}
-	for _, k := range keys {
-		if err == nil {
-			err = notUnder(c.ctx, k)
-		}
-	}
-	if err != nil {
-		err = lockfn.Error(c.op, keys[0], s.Mode, err)
-		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
-		return nil, 0, err
-	}
-	rs, err := l.enterAll(c.limit, keys, func() *request {
-		return &request{ctx: c.ctx, settings: s, once: true, patient: c.waits, done: make(chan struct{})}
-	})
+	rs, err := l.requestAll(c, keys, s)
 	if len(rs) == 0 {
 		err = lockfn.Error(c.op, keys[0], s.Mode, err)
 		l.observeEnd(c.ctx, s, keys[0], nil, c.start, err)
 		return nil, 0, err
 	}
+	locks, missing, err = l.awaitAll(c, keys, s, rs, err)
+	return locks, missing, lockfn.Error(c.op, keys[0], s.Mode, err)
+}
+
+// requestAll has a request queue for each of the keys, as enterAll does, unless ctx's work runs under
+// one of them.
+func (l *Locker) requestAll(c allCall, keys []advisory.Key, s settings.Call) ([]*request, error) {
+	for _, k := range keys {
+		if err := notUnder(c.ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	return l.enterAll(c.limit, keys, func() *request {
+		return &request{ctx: c.ctx, settings: s, once: true, patient: c.waits, done: make(chan struct{})}
+	})
+}
+
+// awaitAll waits for the answers to the requests that requestAll has returned with err, and reports
+// them. It returns what takeAll does.
+func (l *Locker) awaitAll(c allCall, keys []advisory.Key, s settings.Call, rs []*request, err error) (locks advisory.Locks, missing int, _ error) {
 	missing = len(rs) // of which there are fewer than keys only after an error
 	told := false
 	defer func() {
@@ -184,7 +192,7 @@ func (l *Locker) takeAll(c allCall, keys []advisory.Key) (locks advisory.Locks, 
 		tell()
 	}
 	told = true
-	return locks, missing, lockfn.Error(c.op, keys[0], s.Mode, err)
+	return locks, missing, err
 }
 
 // chunk is how many keys are looked at with the mutex held, and how many one statement tries: a

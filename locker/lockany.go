@@ -108,9 +108,8 @@ func (l *Locker) readyAny(ctx context.Context, keys []advisory.Key, opts []advis
 	return s, others, nil
 }
 
-// tryAny takes the first key of c that is free, or none: then each of them was refused. It asks for
-// a first few of them and then for more, a chunk at a time. A patient caller waits afterwards, and makes no
-// attempt to connect during a pause.
+// tryAny takes the first key of c that is free, or none: then each of them was refused. A patient
+// caller waits afterwards, and makes no attempt to connect during a pause.
 func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, cl *claim, patient bool) (*handle, error) {
 	if ctx.Err() != nil {
 		return nil, bound.Cause(ctx)
@@ -120,59 +119,11 @@ func (l *Locker) tryAny(ctx, limit context.Context, c choice, s settings.Call, c
 	t.stamp = l.stamp()
 	l.mu.Unlock()
 	defer func() { l.unwatch(t.open) }()
-	asked, candidates, size := false, false, c.first
-	var change <-chan struct{}
-	for from := 0; from < c.n; size = min(4*size, chunk) {
-		keys := make([]advisory.Key, 0, min(size, c.n-from))
-		for ; from < c.n && len(keys) < size; from++ {
-			if k := c.at(from); !under.Holds(ctx, k) {
-				keys = append(keys, k)
-			}
-		}
-		candidates = candidates || len(keys) > 0
-		a, ch, h, err := t.try(keys)
-		if h != nil || err != nil {
-			return h, err
-		}
-		asked = asked || a != nil
-		if change == nil {
-			change = ch
-		}
+	h, err := t.tryEach(c)
+	for h == nil && err == nil && len(t.open) > 0 {
+		h, err = t.tryOpen()
 	}
-	if !candidates {
-		return nil, notUnder(context.WithoutCancel(ctx), c.at(0))
-	}
-	for len(t.open) > 0 { // statements about these were under way
-		if !asked {
-			select {
-			case <-change:
-			case <-limit.Done():
-				return nil, bound.Cause(limit)
-			}
-		}
-		open := t.open
-		t.open = nil
-		asked, change = false, nil
-		for len(open) > 0 {
-			some := open[:min(len(open), chunk)]
-			open = open[len(some):]
-			keys := make([]advisory.Key, len(some))
-			for i, g := range some {
-				keys[i] = g.key
-			}
-			a, ch, h, err := t.try(keys)
-			l.unwatch(some) // which are watched again if need be
-			if h != nil || err != nil {
-				l.unwatch(open)
-				return h, err
-			}
-			asked = asked || a != nil
-			if change == nil {
-				change = ch
-			}
-		}
-	}
-	return nil, nil
+	return h, err
 }
 
 // waitAny waits in the queues of the keys at once, or of some of them, and tries the others now and

@@ -95,17 +95,22 @@ func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.T
 	o.since = time.Now()
 	err = fn(ctx, tx)
 	ended = true
-	if err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("pgadvisory: the work under lock %s (%v) was rolled back: %w", k, s.Mode, bound.Cause(ctx))
+	return true, o.end(err)
+}
+
+// end commits the work. It rolls back if the work has returned an error, or ctx has ended.
+func (o *ownTx) end(err error) error {
+	if err == nil && o.ctx.Err() != nil {
+		err = fmt.Errorf("pgadvisory: the work under lock %s (%v) was rolled back: %w", o.key, o.settings.Mode, bound.Cause(o.ctx))
 	}
 	if err != nil {
 		o.rollback()
-		return true, err
+		return err
 	}
 	if err := o.commit(); err != nil {
-		return true, fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", k, s.Mode, lockfn.Meaning(bound.Ended(ctx, err)))
+		return fmt.Errorf("pgadvisory: commit the work under lock %s (%v): %w", o.key, o.settings.Mode, lockfn.Meaning(bound.Ended(o.ctx, err)))
 	}
-	return true, nil
+	return nil
 }
 
 // onStandby reports whether the server is a hot standby, after begin has failed there. A hot standby

@@ -45,9 +45,7 @@ type call struct {
 func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
 	start := time.Now()
 	s, err := read(settings.Tx, keys, opts)
-	switch {
-	case err != nil:
-	case given.IsNil(tx):
+	if err == nil && given.IsNil(tx) {
 		err = errors.New("tx is nil")
 	}
 	if err != nil {
@@ -58,45 +56,48 @@ func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []
 	}
 	limit, cancel := wait.Limit(ctx, s)
 	defer cancel()
-	type answer struct {
-		got     []advisory.Key
-		holders []advisory.Holder
-	}
-	var a answer
-	if ctx.Err() != nil {
-		err = bound.Cause(ctx)
-	} else {
-		late, stop := bound.Context(limit)
-		defer stop()
-		a, err = bound.Call(late, func(late context.Context) (a answer, err error) {
-			c := &call{
-				Session: statement.Given(late, tx, drivers.OfTx(tx)),
-				caller:  ctx, limit: limit, settings: s, start: start,
-				owner: held.OwnerOf(given.Inner(tx)),
-			}
-			a.got, err = f(c)
-			if err == nil && len(a.got) == 0 && s.HoldersTo != nil {
-				a.holders, err = wait.Ask(c.Session, c.taken, true)
-			}
-			return a, err
-		}, nil, func(answer, error) {})
-	}
-	if err != nil {
-		a = answer{}
-	}
+	c := call{caller: ctx, limit: limit, settings: s, start: start}
+	a, err := c.run(tx, f)
 	s.SetHolders(a.holders)
-	taken := a.got
 	if waits {
 		err = wait.Ended(ctx, limit, firstKey(keys), s.Mode, start, err)
 	}
 	err = lockfn.Error(op, firstKey(keys), s.Mode, bound.Ended(ctx, err))
-	for _, k := range taken {
+	for _, k := range a.got {
 		wait.Observe(ctx, k, s, start, true, nil)
 	}
-	if len(taken) == 0 {
+	if len(a.got) == 0 {
 		wait.Observe(ctx, firstKey(keys), s, start, false, err)
 	}
-	return taken, err
+	return a.got, err
+}
+
+// An answer is what a call has come to: the keys that it took, or who holds the key that was not free.
+type answer struct {
+	got     []advisory.Key
+	holders []advisory.Holder
+}
+
+// run runs f on tx, in bounded time after the end of the call's limit.
+func (c call) run(tx Tx, f func(*call) ([]advisory.Key, error)) (answer, error) {
+	if c.caller.Err() != nil {
+		return answer{}, bound.Cause(c.caller)
+	}
+	late, stop := bound.Context(c.limit)
+	defer stop()
+	a, err := bound.Call(late, func(late context.Context) (a answer, err error) {
+		c.Session = statement.Given(late, tx, drivers.OfTx(tx))
+		c.owner = held.OwnerOf(given.Inner(tx))
+		a.got, err = f(&c)
+		if err == nil && len(a.got) == 0 && c.settings.HoldersTo != nil {
+			a.holders, err = wait.Ask(c.Session, c.taken, true)
+		}
+		return a, err
+	}, nil, func(answer, error) {})
+	if err != nil {
+		return answer{}, err
+	}
+	return a, nil
 }
 
 // read reads opts with the given function, and checks the keys.

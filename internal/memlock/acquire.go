@@ -75,7 +75,12 @@ func (l *Locker) wait(w *waiter, key advisory.Key, try bool, start time.Time) er
 		return &advisory.NotAcquiredError{Key: key, Mode: s.Mode, Waited: time.Since(start), Holders: n.holders()}
 	}
 	l.mu.Unlock()
+	return l.await(w, n, start)
+}
 
+// await waits for the answer to w, which is in the line n, until its ctx or MaxWait ends.
+func (l *Locker) await(w *waiter, n *line, start time.Time) error {
+	s, key := w.settings, n.key
 	limit := w.ctx
 	if s.MaxWait != nil {
 		var cancel context.CancelFunc
