@@ -31,7 +31,7 @@ var matrix = []row{
 	{name: "killed, promoted at once", standbys: 1, fault: killed},
 	{name: "paused, promoted, resumed", standbys: 2, fault: paused, apart: true, options: []locker.Option{locker.WithStandby()}},
 	{name: "back on the old timeline, rewound, promoted", standbys: 1, fault: rewound, apart: true, settings: harness.RewindSettings},
-	{name: "switched over and back", standbys: 1, fault: switchedOver},
+	{name: "switched over and back", standbys: 1, fault: switchedOver, apart: true},
 	{name: "lagging, promoted", standbys: 1, fault: lagging, apart: true},
 }
 
