@@ -90,8 +90,8 @@ func (c *cast) close() {
 	}
 }
 
-// matrixPool returns a pool that leads to the primary: lib/pq by an address that changes, pgx by a DSN of
-// all hosts that asks for a primary.
+// matrixPool returns a pool that leads to the primary: lib/pq by an address that changes, pgx by a DSN
+// of all hosts that asks for a primary.
 func matrixPool(t *testing.T, d harness.Driver, r *harness.Replication) (*sql.DB, func(*harness.Node)) {
 	t.Helper()
 	const timeout = "connect_timeout=2"
@@ -131,8 +131,8 @@ func (c *cast) newcomers(n *harness.Node) {
 	}
 }
 
-// again repeats a call until the row ends. Its errors are to be losses, or that no standby has confirmed
-// yet.
+// again repeats a call until the row ends. Its errors are to be losses, or that no standby has
+// confirmed yet.
 func (c *cast) again(do func() error) {
 	c.done.Go(func() {
 		for c.ctx.Err() == nil {
@@ -166,8 +166,8 @@ func (c *cast) keep(m *matrixClient, k int) error {
 	return lock.Unlock()
 }
 
-// atWork waits until all have worked on the timeline: each that takes turns, a leader, and, for each key
-// that is held for long, the one that gets it first and the one that waits.
+// atWork waits until all have worked on the timeline: each that takes turns, a leader, and, for each
+// key that is held for long, the one that gets it first and the one that waits.
 func (c *cast) atWork(timeline uint64) {
 	c.Helper()
 	has := func(process int) bool {
@@ -226,8 +226,8 @@ func (c *cast) point(n *harness.Node) {
 	}
 }
 
-// refused fails the test unless the cast's Lockers, and new ones of their pools, refuse the server that
-// the pools lead to, as an old primary.
+// refused fails the test unless the cast's Lockers, and new ones of their pools, refuse the server
+// that the pools lead to, as an old primary.
 func (c *cast) refused() {
 	c.Helper()
 	for _, m := range c.clients {

@@ -99,6 +99,7 @@ func switchedOver(c *cast) {
 	c.atWork(1)
 	for timeline := range uint64(2) {
 		c.ends("fast stop", timeline+1, true, func() error { return from.Stop("fast") })
+		c.nobodyHolds()
 		c.point(to)
 		to.Promote()
 		from.Follow(to)

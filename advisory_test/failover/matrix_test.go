@@ -18,8 +18,9 @@ type row struct {
 	options  []locker.Option
 	fault    func(c *cast)
 
-	// apart: whoever held a key has stopped before the next one has it. Else this holds while the server
-	// lives: when it ends its locks are free at once, and a holder learns of it within a heartbeat.
+	// apart: whoever held a key has stopped before the next one has it. Else this holds while the
+	// server lives: when it ends its locks are free at once, and a holder learns of it within a
+	// heartbeat.
 	apart bool
 }
 
@@ -30,13 +31,13 @@ var matrix = []row{
 	{name: "killed, promoted at once", standbys: 1, fault: killed},
 	{name: "paused, promoted, resumed", standbys: 2, fault: paused, apart: true, options: []locker.Option{locker.WithStandby()}},
 	{name: "back on the old timeline, rewound, promoted", standbys: 1, fault: rewound, apart: true, settings: harness.RewindSettings},
-	{name: "switched over and back", standbys: 1, fault: switchedOver},
+	{name: "switched over and back", standbys: 1, fault: switchedOver, apart: true},
 	{name: "lagging, promoted", standbys: 1, fault: lagging, apart: true},
 }
 
-// In each row, whoever lost a lock is told ErrLost within D, nobody holds a key beside another, all of the cast
-// go on at the new primary by themselves, and tokens grow. PGADVISORY_PROMOTIONS says how many rows are
-// run, five at a time.
+// In each row, whoever lost a lock is told ErrLost within D, nobody holds a key beside another, all of
+// the cast go on at the new primary by themselves, and tokens grow. PGADVISORY_PROMOTIONS says how many
+// rows are run, five at a time.
 func TestFaultsOfAFailover(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
