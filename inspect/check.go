@@ -45,6 +45,8 @@ const checkTime = 30 * time.Second
 //     not show.
 //
 // Behind a pooler in transaction mode, and if the server is not PostgreSQL, that is the only finding.
+// Such a server is [Unsafe] unless all eight functions exclude. The finding says which packages may be
+// used if only those at one level do.
 //
 // Check returns an error if it could not make the check, or if an option is out of range. The result
 // of the check is [Report.Err]. Check returns within two seconds after ctx ends, and takes at most

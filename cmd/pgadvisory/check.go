@@ -17,7 +17,7 @@ var checkCommand = &command{
 	summary: "checks whether locks exclude on this server, and lists those that look like an incident",
 	help: `
 The exit code is 69 if locks do not exclude: behind a pooler in transaction mode, on a hot standby, or on
-a server that is not PostgreSQL. With --strict it is 1 if there is a warning or a suspect.
+a server some of whose functions lock nothing. With --strict it is 1 if there is a warning or a suspect.
 
   pgadvisory check
   pgadvisory check --strict --after 60
