@@ -28,16 +28,16 @@ const (
 	// SessionClosed: a Locker closed a connection.
 	SessionClosed
 	// Unconfirmed: a Locker with locker.WithStandby holds locks, or can give them out, and its last
-	// commit was not confirmed by a standby in time, or failed. The locks end after Left, unless a later
-	// commit is confirmed. There is one event at the beginning of such a time, whatever else fails in
-	// it. With locker.WithStandbyIfNamed there is another if the Locker begins or ceases to do without
-	// a standby.
+	// commit was not confirmed by a standby in time, or failed. The locks end after Left, unless a
+	// later commit is confirmed. There is one event at the beginning of such a time, whatever else
+	// fails in it. With locker.WithStandbyIfNamed there is another if the Locker begins or ceases
+	// to do without a standby.
 	//
 	// Err matches [ErrUnconfirmed], and is an [*UnsafeServerError] of reason [NoStandby] while
 	// synchronous_standby_names is empty.
 	Unconfirmed
-	// Confirmed: after an Unconfirmed event a commit was confirmed again. If the locks were lost instead,
-	// there is a Lost event for each.
+	// Confirmed: after an Unconfirmed event a commit was confirmed again. If the locks were lost
+	// instead, there is a Lost event for each.
 	Confirmed
 )
 
@@ -93,8 +93,8 @@ type Observer interface {
 // SlogObserver returns an Observer that logs to l, or to slog.Default() if l is nil. The levels are:
 //
 //   - error: a lost lock
-//   - warning: a long wait; a primary that no standby confirms; a call that failed for another reason than a lock that is not free or
-//     the end of ctx
+//   - warning: a long wait; a primary that no standby confirms; a call that failed for another
+//     reason than a lock that is not free or the end of ctx
 //   - info: a primary that is confirmed again
 //   - debug: everything else
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }

@@ -27,8 +27,8 @@
 //     sqlconn.Unlock. It also lacks locks that end with the caller's own transaction.
 //   - losses does not have the cause, which is error.type of hold.duration. It is 0 from the first
 //     lock on, so that the first loss is an increase.
-//   - unconfirmed counts [advisory.Unconfirmed], of a Locker with locker.WithStandby. It is absent before
-//     the first one. It has no label and no mode.
+//   - unconfirmed counts [advisory.Unconfirmed], of a Locker with locker.WithStandby. It is absent
+//     before the first one. It has no label and no mode.
 //   - waiter.count lacks waits on a connection and in a transaction. Their events come at their end.
 //   - session.last_answer.age is absent for a Locker without a session, as after a loss. It is up to
 //     8 s higher for a session that holds locks and waits, or has just waited.

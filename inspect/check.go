@@ -39,10 +39,10 @@ const checkTime = 30 * time.Second
 //   - "pool": whether it is large enough.
 //   - "failover": what a promotion of a standby means for locks. Whether standbys confirm commits of
 //     this role, whether all that may be promoted do, and whether holders stop before a standby is
-//     promoted: see [PromotedAfter]. Its value names what the program should set for a host that goes
-//     silent, and Check cannot see. Not on a hot standby. A primary that is cut off but alive is not
-//     covered: the failover manager must stop it. Replication below PostgreSQL, as of volumes, does
-//     not show.
+//     promoted: see [PromotedAfter]. Its value names what the program should set for a host that
+//     goes silent, and Check cannot see. Not on a hot standby. A primary that is cut off but alive
+//     is not covered: the failover manager must stop it. Replication below PostgreSQL, as of
+//     volumes, does not show.
 //
 // Behind a pooler in transaction mode, and if the server is not PostgreSQL, that is the only finding.
 // Such a server is [Unsafe] unless all eight functions exclude. The finding says which packages may be

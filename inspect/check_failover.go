@@ -70,7 +70,8 @@ func failoverOf(r replication, s checkSettings) Finding {
 	return f
 }
 
-// What to set so that a host that went silent is not in the way for long: docs/pitfalls.md has the reasons.
+// What to set so that a host that went silent is not in the way for long: docs/pitfalls.md has the
+// reasons.
 const (
 	usualConnectTimeout = 2 * time.Second
 	usualIdleTime       = time.Minute

@@ -61,9 +61,9 @@ func TestFindingAboutAFailover(t *testing.T) {
 	}
 }
 
-// Check cannot see what the program sets for a host that goes silent. It says so where there is another
-// host to go to, without a warning that nothing could satisfy. An idle time that has closed connections
-// is seen.
+// Check cannot see what the program sets for a host that goes silent. It says so where there is
+// another host to go to, without a warning that nothing could satisfy. An idle time that has closed
+// connections is seen.
 func TestFindingAboutASilentHost(t *testing.T) {
 	on := setting{value: "on", source: "default"}
 	usual := checkSettings{failover: 15 * time.Second}

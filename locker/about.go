@@ -56,8 +56,8 @@ func (l *Locker) newestTimeline(a about) error {
 	return nil
 }
 
-// superseded returns an error if this pool has meanwhile led to a newer timeline of the system: another
-// session or Locker has. The mutex is held.
+// superseded returns an error if this pool has meanwhile led to a newer timeline of the system:
+// another session or Locker has. The mutex is held.
 func (p *proof) superseded() error {
 	if p.about.timeline == "" {
 		return nil

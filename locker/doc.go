@@ -99,10 +99,10 @@
 //   - With [WithStandby], no beat is confirmed for D: the standbys are away, or another server was
 //     promoted. All sessions on the server are lost as if it had not answered within D. The witness
 //     gives its connection up within two seconds.
-//   - With [WithStandbyIfNamed], the names of the standbys become empty. The answer to each beat counts
-//     instead of a confirmation, until there are names.
-//   - With [WithStandby], the pool has led to a newer timeline. Sessions on the old primary are lost with
-//     the next beat.
+//   - With [WithStandbyIfNamed], the names of the standbys become empty. The answer to each beat
+//     counts instead of a confirmation, until there are names.
+//   - With [WithStandby], the pool has led to a newer timeline. Sessions on the old primary are
+//     lost with the next beat.
 //   - The witness's connection fails. Another is opened, until D has passed.
 //   - A statement fails and the link works. The session compares its list with the server's locks
 //     and releases what it does not know. If the server lacks a lock, the session is lost.

@@ -19,10 +19,10 @@ const (
 
 // unnamed records that the server says in its answer to a beat that it has no names of standbys.
 //
-// With [WithStandbyIfNamed] this answer counts as that of a ping does: D begins when the beat was sent.
-// So a beat that waited and was ended by a reload counts for nothing, and the next one counts from when
-// it was sent itself. Once there are names, no answer says any more that there are none, and a
-// confirmation must come within D of the last that did.
+// With [WithStandbyIfNamed] this answer counts as that of a ping does: D begins when the beat was
+// sent. So a beat that waited and was ended by a reload counts for nothing, and the next one counts
+// from when it was sent itself. Once there are names, no answer says any more that there are none,
+// and a confirmation must come within D of the last that did.
 func (p *proof) unnamed(sent time.Time) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
@@ -71,8 +71,8 @@ func (p *proof) unconfirmed() error {
 	return fmt.Errorf("%w: %w", advisory.ErrUnconfirmed, why)
 }
 
-// awaitBeat has the Observer get an event if the beat that is sent now is not answered in time. The mutex
-// is held.
+// awaitBeat has the Observer get an event if the beat that is sent now is not answered in time. The
+// mutex is held.
 func (p *proof) awaitBeat() {
 	switch {
 	case p.l.lockerObserver() == nil:
@@ -138,8 +138,8 @@ func (p *proof) nextEvent() (advisory.Event, bool) {
 	return p.event()
 }
 
-// doubted returns why a server that sessions are on is not known to be the primary, or nil. It asks no
-// server.
+// doubted returns why a server that sessions are on is not known to be the primary, or nil. It asks
+// no server.
 func (l *Locker) doubted() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

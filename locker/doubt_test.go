@@ -57,8 +57,8 @@ func reason(err error) advisory.UnsafeReason {
 	return ""
 }
 
-// A beat that waits for longer than the interval is reported once, with the time that is left, and so
-// is the next one that is confirmed.
+// A beat that waits for longer than the interval is reported once, with the time that is left, and
+// so is the next one that is confirmed.
 func TestAnUnconfirmedBeatIsReportedOnce(t *testing.T) {
 	var d doubtLog
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
@@ -200,8 +200,8 @@ func TestIfNamedAtAPromotedServer(t *testing.T) {
 	}, locker.WithStandbyIfNamed())
 }
 
-// The server reads its settings while a beat waits, and the names are empty from then on. The beat that
-// waited counts for nothing, and the next one does.
+// The server reads its settings while a beat waits, and the names are empty from then on. The beat
+// that waited counts for nothing, and the next one does.
 func TestIfNamedAfterABeatThatAReloadEnded(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
@@ -261,8 +261,8 @@ func TestPingReportsDoubt(t *testing.T) {
 	})
 }
 
-// Another Locker of the pool has led to a newer timeline of the system. A session on the old one is on an
-// old primary: Ping says so at once, and the locks are lost at the next beat.
+// Another Locker of the pool has led to a newer timeline of the system. A session on the old one is
+// on an old primary: Ping says so at once, and the locks are lost at the next beat.
 func TestASessionOnAnOlderTimelineIsLost(t *testing.T) {
 	pooled(t, func(t *testing.T, f *fakeServer, db *sql.DB, l *locker.Locker) {
 		held := lock(t, l, job)

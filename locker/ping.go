@@ -13,10 +13,11 @@ import (
 // would be fake there. It also fails if the server could not be checked, because all
 // connections of the pool were in use, for example. It does not wait for a server to come back.
 //
-// With [WithStandby] it also fails while the last commit is not confirmed, which may cost the locks soon:
-// as [advisory.ErrUnconfirmed], and with reason [advisory.NoStandby] while synchronous_standby_names is
-// empty. On an old primary it fails with reason [advisory.StalePrimary]. It asks the server nothing more
-// for that, so it reports what was known up to two seconds ago.
+// With [WithStandby] it also fails while the last commit is not confirmed, which may cost the locks
+// soon: as [advisory.ErrUnconfirmed], and with reason [advisory.NoStandby] while
+// synchronous_standby_names is empty. On an old primary it fails with reason
+// [advisory.StalePrimary]. It asks the server nothing more for that, so it reports what was known
+// up to two seconds ago.
 func (l *Locker) Ping(ctx context.Context) error {
 	err := l.usable()
 	switch {

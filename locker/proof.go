@@ -34,7 +34,7 @@ type proof struct {
 	about   about       // the server, as the last witness found it
 
 	// For the Observer: see doubt.go.
-	slow       *time.Timer // after which a beat without an answer is reported; nil without an Observer
+	slow       *time.Timer // reports a beat without an answer; nil without an Observer
 	reported   standing
 	doubtSince time.Time // when it ceased to be standsConfirmed
 	events     []advisory.Event
@@ -116,8 +116,8 @@ func (p *proof) confirm(sent time.Time) {
 	p.count(sent, false)
 }
 
-// count has D begin when the beat was sent, which was confirmed, or was answered alone, without names of
-// standbys. The mutex is held.
+// count has D begin when the beat was sent, which was confirmed, or was answered alone, without
+// names of standbys. The mutex is held.
 func (p *proof) count(sent time.Time, alone bool) {
 	p.beating, p.doubt, p.alone = time.Time{}, nil, alone
 	if alone {
@@ -146,8 +146,8 @@ func (p *proof) doubted(err error) {
 	p.fail(err)
 }
 
-// fail records why the last beat was not confirmed. A proof that is sought ends so, and any if the server
-// is an old primary. The mutex is held.
+// fail records why the last beat was not confirmed. A proof that is sought ends so, and any if the
+// server is an old primary. The mutex is held.
 func (p *proof) fail(err error) {
 	p.beating, p.doubt, p.alone = time.Time{}, err, false
 	if p.phase == proofSought || stalePrimary(err) {

@@ -21,9 +21,10 @@ import "github.com/pgadvisory/pgadvisory/internal/option"
 //     goes on, and Lead campaigns, until there are names. If they become empty later, nothing is
 //     confirmed any more. [WithStandbyIfNamed] then goes on.
 //   - If a commit is not confirmed before the next is due, or fails, the Locker's Observer gets an
-//     [advisory.Unconfirmed] event, with the time until the locks end. [Locker.Ping] fails meanwhile.
-//   - If the pool has meanwhile led to a newer timeline of the system, the server is an old primary.
-//     Its locks are lost at the next commit, with reason [advisory.StalePrimary].
+//     [advisory.Unconfirmed] event, with the time until the locks end. [Locker.Ping] fails
+//     meanwhile.
+//   - If the pool has meanwhile led to a newer timeline of the system, the server is an old
+//     primary. Its locks are lost at the next commit, with reason [advisory.StalePrimary].
 //
 // It holds only if each standby that may be promoted confirms each commit, if all Lockers of a key have
 // this option and the same failover time, and if the servers' clocks are within a second. See

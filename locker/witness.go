@@ -43,9 +43,9 @@ import (
 // promoted before it was started, so G counts from the start then. For the same reason G never
 // counts from later than the witness's first question: a clock that is behind costs D + 1 s at most.
 //
-// With [WithStandbyIfNamed] a beat may be answered by a server without names of standbys. It counts from
-// a, too, so that D is that of a ping. No standby has it then, and the third step does not follow: the
-// arithmetic holds again from the first beat that is confirmed.
+// With [WithStandbyIfNamed] a beat may be answered by a server without names of standbys. It counts
+// from a, too, so that D is that of a ping. A standby may lack it, and the third step does not
+// follow: the arithmetic holds again from the first beat that is confirmed.
 //
 // # Why it is a connection of its own
 //

@@ -89,9 +89,9 @@ func (c *named) holds(t *testing.T, when string) {
 	}
 }
 
-// The names become empty while a lock is held, in the order of a failover manager: the standby is away,
-// and then the names. The lock stays, one event says why, and others are given out. With names again
-// proof is required again.
+// The names become empty while a lock is held, in the order of a failover manager: the standby is
+// away, and then the names. The lock stays, one event says why, and others are given out. With
+// names again proof is required again.
 func TestIfNamedDoesWithoutAStandby(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
@@ -169,9 +169,9 @@ func TestIfNamedDoesWithoutAStandby(t *testing.T) {
 	}
 }
 
-// Two servers alone: the standby is promoted while its primary lives, and has no standby of its own. It
-// gives the key out after its grace, and by then the holder at the old primary, which has names, has
-// stopped.
+// Two servers alone: the standby is promoted while its primary lives, and has no standby of its
+// own. It gives the key out after its grace, and by then the holder at the old primary, which has
+// names, has stopped.
 func TestIfNamedOnTwoServersAlone(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
@@ -233,8 +233,8 @@ func TestIfNamedOnTwoServersAlone(t *testing.T) {
 	}
 }
 
-// What WithStandbyIfNamed does not promise: an old primary that is cut off, and whose names are emptied,
-// keeps its holders. That ends when the pool has led to the new primary.
+// What WithStandbyIfNamed does not promise: an old primary that is cut off, and whose names are
+// emptied, keeps its holders. That ends when the pool has led to the new primary.
 func TestIfNamedOnAnIsolatedPrimaryWithoutNames(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()

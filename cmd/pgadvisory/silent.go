@@ -13,9 +13,9 @@ import (
 // attemptTime is how long a Locker waits for a new connection.
 const attemptTime = 10 * time.Second
 
-// silentHost returns the finding of how long a host that went silent is in the way of the next. ok is
-// false if there is only one host. It is about the programs that use these settings: pgadvisory itself
-// has a default.
+// silentHost returns the finding of how long a host that went silent is in the way of the next. ok
+// is false if there is only one host. It is about the programs that use these settings: pgadvisory
+// itself has a default.
 func (s settings) silentHost() (f inspect.Finding, ok bool, err error) {
 	c, err := s.parse()
 	if err != nil {
