@@ -239,17 +239,17 @@ func TestPingReportsDoubt(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.cutOff()
-		time.Sleep(2 * standbyTimes.Beat)
+		time.Sleep(2*standbyTimes.Beat + standbyTimes.Beat/2)
 		if err := l.Ping(t.Context()); !errors.Is(err, advisory.ErrUnconfirmed) || !strings.Contains(err.Error(), "waits for a standby") {
 			t.Errorf("while a beat waits: %v", err)
 		}
 		f.heal()
-		time.Sleep(standbyTimes.Beat)
+		time.Sleep(standbyTimes.Beat + standbyTimes.Beat/2)
 		if err := l.Ping(t.Context()); err != nil {
 			t.Errorf("when it is confirmed: %v", err)
 		}
 		f.set(func() { f.replica.names = "" })
-		time.Sleep(standbyTimes.Beat)
+		time.Sleep(standbyTimes.Beat + standbyTimes.Beat/2)
 		if err := l.Ping(t.Context()); reason(err) != advisory.NoStandby || !errors.Is(err, advisory.ErrUnconfirmed) {
 			t.Errorf("without names: %v", err)
 		}
