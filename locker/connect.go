@@ -168,7 +168,7 @@ func (o *fit) examine(ctx context.Context, l *Locker) error {
 	}
 	other := !lockfn.IsPostgreSQL(a.version)
 	if other {
-		if err := l.fitsOtherServer(a.version); err != nil {
+		if err := l.fitsOtherServer(ctx, o.conn, a.version); err != nil {
 			return err
 		}
 	}

@@ -115,27 +115,28 @@ func (p *proof) reportStanding() {
 
 // sendEvents reports the events, in their order. The witness does not wait for the Observer.
 func (p *proof) sendEvents() {
-	for e, ok := p.event(); ok; e, ok = p.nextEvent() {
+	for e, more := p.event(), true; more; e, more = p.nextEvent() {
 		p.l.observe(e)
 	}
 }
 
-// event returns the oldest event that is not reported.
-func (p *proof) event() (e advisory.Event, ok bool) {
+// event returns the oldest event that is not reported. There is one.
+func (p *proof) event() advisory.Event {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
+	return p.events[0]
+}
+
+// nextEvent drops the oldest event, which is reported now, and returns the one after it. If there is
+// none, the next event has another goroutine report it.
+func (p *proof) nextEvent() (e advisory.Event, more bool) {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	p.events = p.events[1:]
 	if len(p.events) == 0 {
 		return e, false
 	}
 	return p.events[0], true
-}
-
-// nextEvent drops the oldest event, which is reported now, and returns the one after it.
-func (p *proof) nextEvent() (advisory.Event, bool) {
-	p.l.mu.Lock()
-	p.events = p.events[1:]
-	p.l.mu.Unlock()
-	return p.event()
 }
 
 // doubted returns why a server that sessions are on is not known to be the primary, or nil. It asks

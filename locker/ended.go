@@ -50,7 +50,7 @@ func retriable(err error) bool {
 func (r *request) again(err error) bool {
 	if !r.once {
 		r.ended++
-		return errors.Is(err, advisory.ErrLost) && !errors.Is(err, advisory.ErrUnsafeServer)
+		return errors.Is(err, advisory.ErrLost) && (!errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err))
 	}
 	if r.ended++; r.ended >= maxEnded {
 		return false

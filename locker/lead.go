@@ -54,8 +54,8 @@ func (l *Locker) Lead(ctx context.Context, key advisory.Key, fn func(ctx context
 
 // final reports whether there is no point in another campaign.
 func final(err error) bool {
-	if e, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && e.Reason == advisory.NoStandby {
-		return false // a failover manager sets the names again when a standby is back
+	if e, ok := errors.AsType[*advisory.UnsafeServerError](err); ok && (e.Reason == advisory.NoStandby || e.Reason == advisory.StalePrimary) {
+		return false // names are set again when a standby is back, and the old primary goes
 	}
 	for _, e := range []error{advisory.ErrClosed, advisory.ErrNotAcquired, advisory.ErrAlreadyHeld, advisory.ErrInvalidKey, advisory.ErrUnsafeServer, errPoolOfOne, errPoolOfTwo, lockfn.ErrNoToken} {
 		if errors.Is(err, e) {

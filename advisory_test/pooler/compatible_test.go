@@ -398,3 +398,29 @@ func TestNoLockOnACompatibleServerBeforeTheCheck(t *testing.T) {
 		l.Close()
 	}
 }
+
+// A pool that has passed the check on PostgreSQL may lead to another server later.
+func TestPoolThatLeadsToACompatibleServerLater(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	server := disguised(t)
+	for _, d := range harness.Drivers[:2] {
+		t.Run(d.Name, func(t *testing.T) {
+			p := d.Open(t, server.url)
+			try := func() (bool, error) {
+				l := locker.New(p.DB)
+				defer l.Close()
+				_, ok, err := l.TryLock(t.Context(), harness.Key)
+				return ok, err
+			}
+			if ok, err := try(); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			server.named(t, otherNames[0])
+			server.stub(t, "pg_try_advisory_lock(bigint)")
+			if ok, err := try(); ok || !errors.Is(err, advisory.ErrUnsafeServer) {
+				t.Errorf("a stub: %v, %v", ok, err)
+			}
+		})
+	}
+}

@@ -15,24 +15,37 @@ import (
 var fitPools sync.Map
 
 // Remember remembers that the check of a pool has succeeded, for as long as the pool lives.
-func Remember(db *sql.DB) {
+func Remember(db *sql.DB) { remember(&fitPools, db) }
+
+// Known reports whether the check of a pool has succeeded.
+func Known(db *sql.DB) bool { return known(&fitPools, db) }
+
+func remember(pools *sync.Map, db *sql.DB) {
 	if db == nil {
 		return
 	}
 	p := weak.Make(db)
-	if _, known := fitPools.LoadOrStore(p, true); !known {
-		runtime.AddCleanup(db, func(p weak.Pointer[sql.DB]) { fitPools.Delete(p) }, p)
+	if _, known := pools.LoadOrStore(p, true); !known {
+		runtime.AddCleanup(db, func(p weak.Pointer[sql.DB]) { pools.Delete(p) }, p)
 	}
 }
 
-// Known reports whether the check of a pool has succeeded.
-func Known(db *sql.DB) bool {
+func known(pools *sync.Map, db *sql.DB) bool {
 	if db == nil {
 		return false
 	}
-	_, known := fitPools.Load(weak.Make(db))
+	_, known := pools.Load(weak.Make(db))
 	return known
 }
+
+// fitOthers is fitPools for checks on servers that are not PostgreSQL.
+var fitOthers sync.Map
+
+// RememberOther is [Remember] after a check on a server that is not PostgreSQL.
+func RememberOther(db *sql.DB) { remember(&fitOthers, db) }
+
+// KnownOther reports whether the check of a pool has succeeded on a server that is not PostgreSQL.
+func KnownOther(db *sql.DB) bool { return known(&fitOthers, db) }
 
 // direct has the physical connections that were seen to be direct, by weak.Pointer[byte].
 var direct sync.Map

@@ -131,10 +131,7 @@ func tryKeys(ctx context.Context, a, b Exec, tries int) error {
 		return nil
 	}
 	releaseAstray(ctx, a, b, keys)
-	switch other, err := otherServer(ctx, a); {
-	case err != nil:
-		return err
-	case other:
+	if other, err := otherServer(ctx, a); err == nil && other {
 		return unsafe(advisory.NotPostgreSQL, "pg_locks does not show the locks of a session that holds some, or a pooler shares sessions: %s", usePostgreSQL)
 	}
 	return unsafe(advisory.Pooler, "a lock was no longer on the session of its connection")
