@@ -35,7 +35,7 @@ var matrix = []row{
 	{name: "lagging, promoted", standbys: 1, fault: lagging, apart: true},
 }
 
-// In each row, whoever lost a lock is told ErrLost within D, nobody holds a key beside another, all of
+// In each row, whoever lost a lock gets ErrLost within D, nobody holds a key beside another, all of
 // the cast go on at the new primary by themselves, and tokens grow. PGADVISORY_PROMOTIONS says how many
 // rows are run, five at a time.
 func TestFaultsOfAFailover(t *testing.T) {
