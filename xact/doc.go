@@ -28,6 +28,13 @@
 // This package does not know the locks that package sqlconn took on the transaction's connection:
 // PostgreSQL grants such a key once more.
 //
+// # Unsafe servers
+//
+// On a hot standby each function fails with [advisory.ErrUnsafeServer]: its locks would exclude nobody
+// on the primary. A pooler in transaction mode does no harm. Whether a server that is not PostgreSQL
+// really locks takes two connections to find out: [github.com/pgadvisory/pgadvisory/inspect.Check]
+// tries its functions, this package does not.
+//
 // # What happens to the transaction
 //
 // The caller's ctx never reaches the driver, because a driver whose context ends in the middle of a
