@@ -39,21 +39,21 @@ func sessionEnded(err error) bool {
 // when it was opened.
 const maxEnded = 4
 
-// retriable reports whether another session may answer what ended with err. After a deadline
-// it is not known whether the server has done it, and another would take as long.
-func retriable(err error) bool {
-	return errors.Is(err, advisory.ErrLost) && !errors.Is(err, errOverdue)
+// elsewhere reports whether another session may serve what ended with err of its session.
+func elsewhere(err error) bool {
+	return errors.Is(err, advisory.ErrLost) && (!errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err))
 }
+
+// retriable is elsewhere for a try. After a deadline it is not known whether the server has done it,
+// and another session would take as long.
+func retriable(err error) bool { return elsewhere(err) && !errors.Is(err, errOverdue) }
 
 // again reports whether r is to be tried on another session, after err of one. A wait has as
 // many as it takes.
 func (r *request) again(err error) bool {
-	if !r.once {
-		r.ended++
-		return errors.Is(err, advisory.ErrLost) && (!errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err))
+	r.ended++
+	if r.once {
+		return r.ended < maxEnded && retriable(err)
 	}
-	if r.ended++; r.ended >= maxEnded {
-		return false
-	}
-	return retriable(err)
+	return elsewhere(err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
 )
 
 var errSessionGone = errors.New("the session is gone")
@@ -98,6 +99,25 @@ func (s *session) lose(cause error) {
 	if s.opened() {
 		pid := s.pid
 		go s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid, Err: cause})
+	}
+	if excludesNobody(cause) {
+		s.l.loseAll(cause)
+	}
+}
+
+// excludesNobody reports whether cause says that locks do not exclude, on whatever connection of the
+// pool.
+func excludesNobody(cause error) bool {
+	unsafe, ok := errors.AsType[*advisory.UnsafeServerError](cause)
+	return ok && (unsafe.Reason == advisory.Pooler || unsafe.Reason == advisory.NoExclusion)
+}
+
+// loseAll ends all sessions, because the locks of each may be held by others too. The next one is
+// checked before it gives out a lock. The mutex is held.
+func (l *Locker) loseAll(cause error) {
+	pooler.Forget(l.db)
+	for s := range l.sessions {
+		s.lose(cause)
 	}
 }
 

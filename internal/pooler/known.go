@@ -44,6 +44,14 @@ var fitOthers sync.Map
 // RememberOther is [Remember] after a check on a server that is not PostgreSQL.
 func RememberOther(db *sql.DB) { remember(&fitOthers, db) }
 
+// Forget forgets that the check of a pool has succeeded: its locks turned out not to exclude.
+func Forget(db *sql.DB) {
+	if db != nil {
+		fitPools.Delete(weak.Make(db))
+		fitOthers.Delete(weak.Make(db))
+	}
+}
+
 // KnownOther reports whether the check of a pool has succeeded on a server that is not PostgreSQL.
 func KnownOther(db *sql.DB) bool { return known(&fitOthers, db) }
 
