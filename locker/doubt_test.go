@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +130,44 @@ func TestAnObserverOfDoubtDelaysNoBeat(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		d.are(t, advisory.Unconfirmed, advisory.Confirmed, advisory.Unconfirmed, advisory.Confirmed, advisory.Unconfirmed, advisory.Confirmed)
 	}, advisory.WithObserver(&d))
+}
+
+// Each event is reported once, in order, also if it comes at the moment at which the one before it has
+// been reported, or while that is.
+func TestEachEventOfDoubtIsReportedOnce(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"fast": 0, "slow": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			var d doubtLog
+			proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				held := lock(t, l, job)
+				var later []string
+				for i := range 100 {
+					later = append(later, "", fmt.Sprintf("reason %d.", i+1))
+				}
+				locker.ChangeDoubtWhenReported(l, later[:100])
+				texts := append([]string{"reason 0."}, later...)
+				var started atomic.Int32
+				d.during = func() {
+					time.Sleep(slow)
+					if n := started.Add(1); n > 100 && int(n) < len(texts) {
+						locker.ChangeDoubt(l, texts[n]) // while one is reported
+					}
+				}
+				locker.ChangeDoubt(l, texts[0])
+				time.Sleep(standbyTimes.Beat / 2)
+				var kinds []advisory.EventKind
+				for i := range texts {
+					kinds = append(kinds, []advisory.EventKind{advisory.Unconfirmed, advisory.Confirmed}[i%2])
+				}
+				for i, e := range d.are(t, kinds...) {
+					if texts[i] != "" && !strings.Contains(e.Err.Error(), texts[i]) {
+						t.Errorf("event %d is %v, want %s", i, e.Err, texts[i])
+					}
+				}
+				held.Unlock()
+			}, advisory.WithObserver(&d))
+		})
+	}
 }
 
 // A Locker that has never had a confirmation is refused without names, whatever its option.
