@@ -34,11 +34,11 @@ func ChangeDoubtWhenReported(l *Locker, texts []string) {
 	check, before := l.mu.check, 0
 	l.mu.check = func() {
 		check()
-		n := l.unreported()
+		n := len(l.doubt.events)
 		if before == 1 && n == 0 && len(texts) > 0 {
 			l.changeDoubt(texts[0])
 			texts = texts[1:]
-			n = l.unreported()
+			n = len(l.doubt.events)
 		}
 		before = n
 	}
@@ -50,13 +50,6 @@ func (l *Locker) changeDoubt(text string) {
 		if text != "" {
 			p.doubt = errors.New(text)
 		}
-		p.reportStanding()
 	}
-}
-
-func (l *Locker) unreported() (n int) {
-	for _, p := range l.proofs {
-		n += len(p.events)
-	}
-	return n
+	l.reportStanding()
 }
