@@ -30,14 +30,17 @@ const (
 	// Unconfirmed: a Locker with locker.WithStandby holds locks, or can give them out, and its last
 	// commit was not confirmed by a standby in time, or failed. The locks end after Left, unless a
 	// later commit is confirmed. There is one event at the beginning of such a time, whatever else
-	// fails in it. With locker.WithStandbyIfNamed there is another if the Locker begins or ceases
-	// to do without a standby.
+	// fails in it, and none when the Locker opens a session again meanwhile. With
+	// locker.WithStandbyIfNamed there is another if the Locker begins or ceases to do without a
+	// standby.
 	//
 	// Err matches [ErrUnconfirmed], and is an [*UnsafeServerError] of reason [NoStandby] while
 	// synchronous_standby_names is empty.
 	Unconfirmed
-	// Confirmed: after an Unconfirmed event a commit was confirmed again. If the locks were lost
-	// instead, there is a Lost event for each.
+	// Confirmed: after an Unconfirmed event a commit was confirmed again, by whichever server the
+	// Locker is on. If locks were lost meanwhile, there is a Lost event for each. A Locker
+	// that has no session any more commits nothing: then Confirmed comes after its next call, which
+	// may be Ping. Close reports none.
 	Confirmed
 )
 

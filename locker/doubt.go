@@ -8,14 +8,23 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 )
 
-// A standing is what the last beat showed of a proof that is held.
+// A standing is what the last beat showed of a proof that is held. They are in order: the worst one of a
+// Locker's proofs is reported.
 type standing uint8
 
 const (
 	standsConfirmed standing = iota // standbys confirmed it, or its answer is not due yet
-	standsDoubted                   // it was not confirmed: the locks end D after the last that was
 	standsAlone                     // there are no names of standbys, and the Locker does without
+	standsDoubted                   // it was not confirmed: the locks end D after the last that was
 )
+
+// A doubtReport is what the Observer knows of a Locker's proofs. It outlasts each of them: a Locker that
+// closes its idle sessions, or loses them, has had nothing confirmed by that.
+type doubtReport struct {
+	standing standing
+	since    time.Time        // when it ceased to be standsConfirmed
+	events   []advisory.Event // that are not reported
+}
 
 // unnamed records that the server says in its answer to a beat that it has no names of standbys.
 //
@@ -80,63 +89,80 @@ func (p *proof) awaitBeat() {
 		p.slow = time.AfterFunc(p.l.times.Beat, func() {
 			p.l.mu.Lock()
 			defer p.l.mu.Unlock()
-			p.reportStanding()
+			p.l.reportStanding()
 		})
 	default:
 		p.slow.Reset(p.l.times.Beat)
 	}
 }
 
-// reportStanding has the Observer get an event if the standing has changed. The mutex is held.
-func (p *proof) reportStanding() {
-	if p.phase != proofHeld || p.l.lockerObserver() == nil {
+// reportStanding has the Observer get an event if the standing of the proofs has changed. While none is
+// held nothing is known, and it has not. The mutex is held.
+func (l *Locker) reportStanding() {
+	if l.lockerObserver() == nil {
 		return
 	}
-	now := p.standing()
-	if now == p.reported {
+	r := &l.doubt
+	p, now := l.worstProof()
+	if p == nil || now == r.standing {
 		return
 	}
 	e := advisory.Event{Kind: advisory.Unconfirmed, Err: p.unconfirmed()}
 	switch {
 	case now == standsConfirmed:
-		e.Kind, e.Waited = advisory.Confirmed, time.Since(p.doubtSince)
-	case p.reported == standsConfirmed:
-		p.doubtSince = time.Now()
+		e.Kind, e.Waited = advisory.Confirmed, time.Since(r.since)
+	case r.standing == standsConfirmed:
+		r.since = time.Now()
 	}
 	if now == standsDoubted {
 		e.Left = max(p.left(), time.Nanosecond)
 	}
-	p.reported = now
-	p.events = append(p.events, e)
-	if len(p.events) == 1 {
-		go p.sendEvents()
+	r.standing = now
+	r.events = append(r.events, e)
+	if len(r.events) == 1 {
+		go l.sendEvents()
 	}
 }
 
+// worstProof returns which of the proofs that are held is in the worst standing, or nil. The mutex is
+// held.
+func (l *Locker) worstProof() (worst *proof, stands standing) {
+	for _, p := range l.proofs {
+		if p.phase != proofHeld {
+			continue
+		}
+		if now := p.standing(); worst == nil || now > stands {
+			worst, stands = p, now
+		}
+	}
+	return worst, stands
+}
+
 // sendEvents reports the events, in their order. The witness does not wait for the Observer.
-func (p *proof) sendEvents() {
-	for e, more := p.event(), true; more; e, more = p.nextEvent() {
-		p.l.observe(e)
+func (l *Locker) sendEvents() {
+	for e, more := l.event(), true; more; e, more = l.nextEvent() {
+		l.observe(e)
 	}
 }
 
 // event returns the oldest event that is not reported. There is one.
-func (p *proof) event() advisory.Event {
-	p.l.mu.Lock()
-	defer p.l.mu.Unlock()
-	return p.events[0]
+func (l *Locker) event() advisory.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubt.events[0]
 }
 
 // nextEvent drops the oldest event, which is reported now, and returns the one after it. If there is
 // none, the next event has another goroutine report it.
-func (p *proof) nextEvent() (e advisory.Event, more bool) {
-	p.l.mu.Lock()
-	defer p.l.mu.Unlock()
-	p.events = p.events[1:]
-	if len(p.events) == 0 {
+func (l *Locker) nextEvent() (e advisory.Event, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.doubt
+	r.events = r.events[1:]
+	if len(r.events) == 0 {
 		return e, false
 	}
-	return p.events[0], true
+	return r.events[0], true
 }
 
 // doubted returns why a server that sessions are on is not known to be the primary, or nil. It asks

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +132,44 @@ func TestAnObserverOfDoubtDelaysNoBeat(t *testing.T) {
 	}, advisory.WithObserver(&d))
 }
 
+// Each event is reported once, in order, also if it comes at the moment at which the one before it has
+// been reported, or while that is.
+func TestEachEventOfDoubtIsReportedOnce(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"fast": 0, "slow": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			var d doubtLog
+			proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				held := lock(t, l, job)
+				var later []string
+				for i := range 100 {
+					later = append(later, "", fmt.Sprintf("reason %d.", i+1))
+				}
+				locker.ChangeDoubtWhenReported(l, later[:100])
+				texts := append([]string{"reason 0."}, later...)
+				var started atomic.Int32
+				d.during = func() {
+					time.Sleep(slow)
+					if n := started.Add(1); n > 100 && int(n) < len(texts) {
+						locker.ChangeDoubt(l, texts[n]) // while one is reported
+					}
+				}
+				locker.ChangeDoubt(l, texts[0])
+				time.Sleep(standbyTimes.Beat / 2)
+				var kinds []advisory.EventKind
+				for i := range texts {
+					kinds = append(kinds, []advisory.EventKind{advisory.Unconfirmed, advisory.Confirmed}[i%2])
+				}
+				for i, e := range d.are(t, kinds...) {
+					if texts[i] != "" && !strings.Contains(e.Err.Error(), texts[i]) {
+						t.Errorf("event %d is %v, want %s", i, e.Err, texts[i])
+					}
+				}
+				held.Unlock()
+			}, advisory.WithObserver(&d))
+		})
+	}
+}
+
 // A Locker that has never had a confirmation is refused without names, whatever its option.
 func TestIfNamedRefusesAtOpening(t *testing.T) {
 	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
@@ -182,6 +222,111 @@ func TestIfNamedDoesWithoutAStandby(t *testing.T) {
 		}
 		f.heal()
 	}, locker.WithStandbyIfNamed(), advisory.WithObserver(&d))
+}
+
+// What an Unconfirmed event began is ended by a Confirmed one, also if the locks were given back or lost
+// meanwhile, and the Locker's sessions closed. An idle Locker asks no server, so it is used again first.
+func TestConfirmedComesAfterTheLocksAreGone(t *testing.T) {
+	for name, lost := range map[string]bool{"given back": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			var d doubtLog
+			proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+				held := lock(t, l, job)
+				f.cutOff()
+				time.Sleep(2 * standbyTimes.Beat)
+				d.are(t, advisory.Unconfirmed)
+				if !lost {
+					held.Unlock()
+				}
+				time.Sleep(time.Minute)
+				held.Unlock()
+				f.heal()
+				d.are(t, advisory.Unconfirmed)
+				start := d.at[0]
+				if err := l.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if e := d.are(t, advisory.Unconfirmed, advisory.Confirmed)[1]; e.Waited != time.Since(start) {
+					t.Errorf("%+v, want %v", e, time.Since(start))
+				}
+				time.Sleep(time.Minute)
+				lock(t, l, job).Unlock()
+				d.are(t, advisory.Unconfirmed, advisory.Confirmed)
+			}, advisory.WithObserver(&d))
+		})
+	}
+}
+
+// A Locker that rests and opens its session again reports names that are still missing no more, and
+// reports it when they are back.
+func TestMissingNamesAreReportedOnce(t *testing.T) {
+	var d doubtLog
+	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		lock(t, l, job).Unlock()
+		f.set(func() { f.replica.names = "" })
+		for range 3 {
+			before := f.opened()
+			lock(t, l, job).Unlock()
+			time.Sleep(time.Minute)
+			if n := f.connections(); n != 0 {
+				t.Fatalf("%d connections are open", n)
+			}
+			d.are(t, advisory.Unconfirmed)
+			lock(t, l, job).Unlock()
+			if f.opened() == before {
+				t.Fatal("no session was opened again")
+			}
+		}
+		time.Sleep(time.Minute)
+		f.set(func() { f.replica.names = "b" })
+		d.are(t, advisory.Unconfirmed)
+		lock(t, l, job).Unlock()
+		d.are(t, advisory.Unconfirmed, advisory.Confirmed)
+		time.Sleep(time.Minute)
+		f.set(func() { f.replica.names = "" })
+		lock(t, l, job).Unlock()
+		e := d.are(t, advisory.Unconfirmed, advisory.Confirmed, advisory.Unconfirmed)[2]
+		if reason(e.Err) != advisory.NoStandby || e.Left != 0 {
+			t.Errorf("%+v", e)
+		}
+	}, locker.WithStandbyIfNamed(), advisory.WithObserver(&d))
+}
+
+// While sessions are on two servers the events are about the one that is in doubt. When its locks are
+// lost, the other one is confirmed.
+func TestDoubtOfOneOfTwoServers(t *testing.T) {
+	var d doubtLog
+	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		held := lock(t, l, job)
+		moved := f.opened()
+		f.set(func() {
+			f.replica.id = func(c *fakeConn) string {
+				if c.pid > moved {
+					return "1 2"
+				}
+				return "1 1"
+			}
+		})
+		f.taken(advisory.Int64(2))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.Lock(ctx, advisory.Int64(2)) // on a session at the other server
+		time.Sleep(standbyTimes.Beat / 2)
+		f.set(func() { f.silent = func(s *fakeStatement) bool { return isBeat(s) && s.pid <= moved } })
+		time.Sleep(2*standbyTimes.Beat + standbyTimes.Beat/2)
+		if held.Context().Err() != nil {
+			t.Fatal(context.Cause(held.Context()))
+		}
+		if e := d.are(t, advisory.Unconfirmed)[0]; e.Left == 0 {
+			t.Errorf("%+v", e)
+		}
+		<-held.Context().Done()
+		held.Unlock()
+		d.are(t, advisory.Unconfirmed, advisory.Confirmed)
+		if n := len(f.statements(func(s *fakeStatement) bool { return isBeat(s) && s.pid > moved })); n < 3 {
+			t.Errorf("%d beats at the other server", n)
+		}
+	}, advisory.WithObserver(&d))
 }
 
 // New sessions are opened likewise, after the grace of the server.

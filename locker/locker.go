@@ -74,6 +74,7 @@ type Locker struct {
 
 	proofs       map[string]*proof // by their servers, with WithStandby
 	wasConfirmed bool              // by a standby, at any server
+	doubt        doubtReport
 
 	held int64 // locks of ours on the server
 	room room

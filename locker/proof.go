@@ -33,11 +33,7 @@ type proof struct {
 	open    bool        // a witness has its connection
 	about   about       // the server, as the last witness found it
 
-	// For the Observer: see doubt.go.
-	slow       *time.Timer // reports a beat without an answer; nil without an Observer
-	reported   standing
-	doubtSince time.Time // when it ceased to be standsConfirmed
-	events     []advisory.Event
+	slow *time.Timer // has the Observer learn of a beat without an answer; nil without an Observer
 }
 
 // A proofPhase is how much a proof shows.
@@ -136,7 +132,7 @@ func (p *proof) count(sent time.Time, alone bool) {
 		p.phase = proofHeld
 		close(p.settled)
 	}
-	p.reportStanding()
+	p.l.reportStanding()
 }
 
 // doubted records why the last beat was not confirmed.
@@ -153,7 +149,7 @@ func (p *proof) fail(err error) {
 	if p.phase == proofSought || stalePrimary(err) {
 		p.end(err)
 	}
-	p.reportStanding()
+	p.l.reportStanding()
 }
 
 // left is what is left of the deadline.
@@ -205,6 +201,7 @@ func (p *proof) end(err error) {
 			s.lose(err)
 		}
 	}
+	p.l.reportStanding() // another may be the worst now
 }
 
 // failure returns why the proof has ended, or nil.

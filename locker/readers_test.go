@@ -224,6 +224,7 @@ func TestTriesOfTakenKeysShareAnAnswer(t *testing.T) {
 			keys = append(keys, advisory.Int64(int64(i)))
 			f.taken(keys[i])
 		}
+		synctest.Wait() // the session sends a ping of its own after the answer
 		f.set(func() { f.delay = 10 * time.Millisecond })
 		before := len(f.statements(isAnswered))
 		takes(t, "500 tries", 20*time.Millisecond, func() {
