@@ -2,8 +2,10 @@ package pooler_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/internal/pgtest/pgbouncer"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/locker"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
@@ -61,13 +64,9 @@ func TestLateServerCheckEndsAllSessions(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
 	one, two := pgtest.URL(t), pgtest.URL(t)
-	db := openInTurn(t, one, one, one, two)
-	db.SetMaxOpenConns(2)
-	busy, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer busy.Close()
+	turn := connectInTurn(t, append(slices.Repeat([]string{one}, 50), two)...)
+	db := sql.OpenDB(turn)
+	defer db.Close()
 	l := locker.New(db)
 	defer l.Close()
 	front, ok := harness.LockerTry(t, l, advisory.Int64(1))
@@ -76,7 +75,6 @@ func TestLateServerCheckEndsAllSessions(t *testing.T) {
 	}
 	other := harness.Drivers[0].Open(t, one).NewConn(t)
 	harness.TryLock(t, other, harness.Key)
-	db.SetMaxOpenConns(3)
 	release := time.AfterFunc(500*time.Millisecond, func() { sqlconn.Unlock(context.Background(), other, harness.Key) })
 	defer release.Stop()
 	won, err := l.Lock(t.Context(), harness.Key)
@@ -86,7 +84,9 @@ func TestLateServerCheckEndsAllSessions(t *testing.T) {
 	if n := l.Stats().Sessions; n < 2 {
 		t.Fatalf("%d sessions: the wait had none of its own", n)
 	}
-	db.SetMaxOpenConns(4)
+	db.SetMaxIdleConns(0)
+	turn.next.Store(50)
+	pooler.Forget(db) // as if the pool had been full until now
 	var unsafe *advisory.UnsafeServerError
 	if err := l.Ping(t.Context()); !errors.As(err, &unsafe) || unsafe.Reason != advisory.NoExclusion {
 		t.Errorf("Ping: %v", err)

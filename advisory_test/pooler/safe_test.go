@@ -30,7 +30,7 @@ type inTurn struct {
 	next       atomic.Int64
 }
 
-func openInTurn(t testing.TB, urls ...string) *sql.DB {
+func connectInTurn(t testing.TB, urls ...string) *inTurn {
 	t.Helper()
 	turn := &inTurn{}
 	for _, u := range urls {
@@ -40,7 +40,12 @@ func openInTurn(t testing.TB, urls ...string) *sql.DB {
 		}
 		turn.connectors = append(turn.connectors, c)
 	}
-	db := sql.OpenDB(turn)
+	return turn
+}
+
+func openInTurn(t testing.TB, urls ...string) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(connectInTurn(t, urls...))
 	t.Cleanup(func() { db.Close() })
 	return db
 }
