@@ -66,6 +66,9 @@ func (s *session) lose(cause error) {
 		s.l.openingFailed(cause)
 	}
 	s.end(sessionLost, err)
+	if excludesNobody(cause) {
+		s.l.loseAll(cause) // before anybody learns of it
+	}
 	var gates []*gate
 	for _, h := range s.holds {
 		s.orphans += len(h.users)
@@ -99,9 +102,6 @@ func (s *session) lose(cause error) {
 	if s.opened() {
 		pid := s.pid
 		go s.l.observe(advisory.Event{Kind: advisory.SessionClosed, PID: pid, Err: cause})
-	}
-	if excludesNobody(cause) {
-		s.l.loseAll(cause)
 	}
 }
 

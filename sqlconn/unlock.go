@@ -10,7 +10,9 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
+	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
+	"github.com/pgadvisory/pgadvisory/internal/sqlprivate"
 )
 
 // unlockTime limits a release, even if its ctx does not end.
@@ -54,6 +56,9 @@ func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, s
 				return fmt.Errorf("%w in this mode: this connection holds it %v, unlock it in that mode", advisory.ErrNotHeld, m)
 			}
 			c.owner.Remove(key)
+			if known { // a pooler may have changed the session: the next call looks again
+				pooler.Forget(sqlprivate.Pool(c.conn))
+			}
 			return fmt.Errorf("%w by this connection", advisory.ErrNotHeld)
 		}
 		if m == s.Mode {

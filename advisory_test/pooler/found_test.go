@@ -18,34 +18,20 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// Once the answer of a shared session shows a pooler, the pool counts as checked no more: neither a
-// try on another session nor a new Locker is granted a lock.
+// Once an answer shows a pooler, the pool counts as checked no more: neither a try on another session
+// nor a new Locker is granted a lock, and calls on a connection compare pids again.
 func TestPoolThatLeadsToAPoolerLater(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
 	for _, d := range harness.Drivers[:2] {
-		t.Run(d.Name, func(t *testing.T) {
-			serverURL := pgtest.URL(t)
-			how := harness.Pooling{Options: pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 3}, Clients: 0}
-			poolerURL := how.Start(t, serverURL)
-			p, link := d.Proxied(t, serverURL)
-			direct, busy := harness.Drivers[0].Open(t, serverURL), harness.Drivers[0].Open(t, poolerURL)
-			l := p.Locker(t)
-			if err := l.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			u, err := url.Parse(poolerURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			link.Redirect(u.Host)
-			link.CutAll()
-			lock, ok := harness.LockerTry(t, l, harness.Key)
+		t.Run(d.Name+"/a Locker", func(t *testing.T) {
+			m := movedToAPooler(t, d)
+			lock, ok := harness.LockerTry(t, m.l, harness.Key)
 			if !ok {
 				t.Fatal("not granted")
 			}
-			occupant(t, busy, holderPID(t, direct))
-			_, ok, err = l.TryLock(t.Context(), advisory.Int64(2))
+			occupant(t, m.busy, holderPID(t, m.direct))
+			_, ok, err := m.l.TryLock(t.Context(), advisory.Int64(2))
 			harness.IsPooler(t, "TryLock", err)
 			if ok {
 				t.Error("TryLock was granted")
@@ -53,10 +39,48 @@ func TestPoolThatLeadsToAPoolerLater(t *testing.T) {
 			if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) {
 				t.Errorf("the lock's Context: %v", cause)
 			}
-			harness.IsPooler(t, "Ping", l.Ping(t.Context()))
-			harness.IsPooler(t, "Ping of a new Locker", p.Locker(t).Ping(t.Context()))
+			harness.IsPooler(t, "Ping", m.l.Ping(t.Context()))
+			harness.IsPooler(t, "Ping of a new Locker", m.Locker(t).Ping(t.Context()))
+		})
+		t.Run(d.Name+"/a connection", func(t *testing.T) {
+			m := movedToAPooler(t, d)
+			conn := m.NewConn(t)
+			harness.TryLock(t, conn, harness.Key)
+			occupant(t, m.busy, holderPID(t, m.direct))
+			if err := sqlconn.Unlock(t.Context(), conn, harness.Key); !errors.Is(err, advisory.ErrNotHeld) {
+				t.Errorf("Unlock on another session: %v", err)
+			}
+			_, err := sqlconn.TryLock(t.Context(), conn, advisory.Int64(2))
+			harness.IsPooler(t, "TryLock", err)
 		})
 	}
+}
+
+// moved is a pool that was checked on a direct link, and leads to a pooler now.
+type moved struct {
+	*harness.Pool
+	l            *locker.Locker // which made the check
+	direct, busy *harness.Pool  // busy leads to the pooler
+}
+
+func movedToAPooler(t *testing.T, d harness.Driver) moved {
+	t.Helper()
+	serverURL := pgtest.URL(t)
+	how := harness.Pooling{Options: pgbouncer.Options{Mode: pgbouncer.Transaction, PoolSize: 3}, Clients: 0}
+	poolerURL := how.Start(t, serverURL)
+	u, err := url.Parse(poolerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, link := d.Proxied(t, serverURL)
+	m := moved{p, p.Locker(t), harness.Drivers[0].Open(t, serverURL), harness.Drivers[0].Open(t, poolerURL)}
+	if err := m.l.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	link.Redirect(u.Host)
+	link.CutAll()
+	p.SetMaxIdleConns(0) // which are dead
+	return m
 }
 
 // A late check that finds that locks do not exclude takes the locks of all sessions.
