@@ -88,7 +88,9 @@ type Event struct {
 // An Observer receives the events of locks.
 //
 // Observe blocks the call or the Locker session that it reports on, so it should return quickly.
-// Several goroutines may call it at once.
+// Several goroutines may call it at once. A Locker gives out no lock on a session before Observe has
+// returned from its SessionOpened: it must not call the Locker for that event. The events of sessions,
+// losses and confirmations come on goroutines of the library, where a panic ends the process.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

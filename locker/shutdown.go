@@ -63,7 +63,9 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 //
 // It returns an error if the server did not answer within that time and the connection held
 // locks: the server frees them within the failover time. A connection that is lost already, or
-// that holds nothing, is no reason for an error.
+// that holds nothing, is no reason for an error. The connection of locks that were lost because the
+// server was silent stays until each was unlocked, or its work has returned, at most for the failover
+// time: to close it earlier would hand over the locks under running work.
 func (l *Locker) Close() error {
 	if errors.Is(l.usable(), errNotMade) {
 		return fmt.Errorf("pgadvisory: close: %w", errNotMade)

@@ -30,7 +30,8 @@ import "github.com/pgadvisory/pgadvisory/internal/option"
 // this option and the same failover time, and if the servers' clocks are within a second. See
 // docs/failover.md.
 //
-// The pool needs at least three connections. A Locker that has held nothing and was asked for nothing
+// The pool needs at least three connections, and one more after a loss until the work under the lost
+// locks has returned. A Locker that has held nothing and was asked for nothing
 // for ten seconds closes its connections, so that it has the server commit nothing.
 func WithStandby() Option {
 	return newOption(func(s *option.Locker) { s.Standby = true })
