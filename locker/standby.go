@@ -31,8 +31,8 @@ import "github.com/pgadvisory/pgadvisory/internal/option"
 // docs/failover.md.
 //
 // The pool needs at least three connections, and one more after a loss until the work under the lost
-// locks has returned. A Locker that has held nothing and was asked for nothing
-// for ten seconds closes its connections, so that it has the server commit nothing.
+// locks has returned. A Locker that has held nothing and was asked for nothing for ten seconds closes
+// its connections, so that it has the server commit nothing.
 func WithStandby() Option {
 	return newOption(func(s *option.Locker) { s.Standby = true })
 }

@@ -109,23 +109,31 @@ func TestServerCheckRaisesNoFalseAlarm(t *testing.T) {
 	})
 }
 
-// The connections of a pool may go to servers that know nothing of each other's locks; here
-// they go to two databases.
+// The connections of a pool may go to servers that know nothing of each other's locks: here to two
+// databases, and to two servers.
 func TestLockerRefusesAPoolOfTwoServers(t *testing.T) {
 	pgtest.Slow(t)
-	db := openInTurn(t, pgtest.URL(t), pgtest.URL(t))
-	l := locker.New(db)
-	defer l.Close()
-	err := l.Ping(t.Context())
-	var unsafe *advisory.UnsafeServerError
-	if !errors.As(err, &unsafe) || unsafe.Reason != advisory.NoExclusion {
-		t.Error(err)
+	for name, other := range map[string]string{
+		"databases": pgtest.URL(t),
+		"servers":   pgtest.NewServer(t).Database(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := pgtest.URL(t)
+			db := openInTurn(t, one, other)
+			l := locker.New(db)
+			defer l.Close()
+			err := l.Ping(t.Context())
+			var unsafe *advisory.UnsafeServerError
+			if !errors.As(err, &unsafe) || unsafe.Reason != advisory.NoExclusion {
+				t.Error(err)
+			}
+			r, err := inspect.Check(t.Context(), openInTurn(t, one, other))
+			if err != nil {
+				t.Fatal(err)
+			}
+			harness.Finds(t, r, "pooler", inspect.Unsafe, "same lock", "one server")
+		})
 	}
-	r, err := inspect.Check(t.Context(), openInTurn(t, pgtest.URL(t), pgtest.URL(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness.Finds(t, r, "pooler", inspect.Unsafe, "same lock", "one server")
 }
 
 // Two connections may have roles that do not see each other's statements, while passwords are

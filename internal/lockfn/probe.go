@@ -27,9 +27,12 @@ func MarksSeen(rows int64) (own, other int) {
 	return int(rows-1) % 3, int(rows-1) / 3
 }
 
-// Role answers with a number of rows that depends on the role of the session. Two roles rarely have
-// the same number.
-const Role = "SELECT 1 FROM pg_catalog.generate_series(1, 1 + (SELECT a.usesysid::pg_catalog.int8 % 997 FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())::pg_catalog.int4)"
+// RoleAndServer answers with a number of rows that depends on the role of the session and on when its
+// server was started. Two roles, or two servers, rarely have the same number.
+const RoleAndServer = "SELECT 1 FROM pg_catalog.generate_series(1, 1 + ((" +
+	"(SELECT a.usesysid::pg_catalog.int8 FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())" +
+	" + (pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) * 1000000)::pg_catalog.int8" +
+	") % 997)::pg_catalog.int4)"
 
 // ProbeKeys are the keys that a probe holds on one connection: a bigint and a pair of each kind.
 type ProbeKeys struct {

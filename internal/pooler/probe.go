@@ -74,8 +74,8 @@ func checkMarks(ctx context.Context, a, b Exec) (sighted bool, err error) {
 		case own > 1 || other > 1:
 			return true, unsafe(advisory.Pooler, "one connection was answered by several sessions")
 		case other < 1 && i > 0:
-			same, err := sameRole(ctx, a, b)
-			if err != nil || !same { // the sessions do not see each other
+			see, err := seeEachOther(ctx, a, b)
+			if err != nil || !see {
 				return false, err
 			}
 			return true, unsafe(advisory.Pooler, "a session is shared between connections")
@@ -84,12 +84,14 @@ func checkMarks(ctx context.Context, a, b Exec) (sighted bool, err error) {
 	return true, nil
 }
 
-func sameRole(ctx context.Context, a, b Exec) (bool, error) {
-	one, err := a(ctx, lockfn.Role)
+// seeEachOther reports whether the sessions show each other their activity: they are of one role, and
+// on one server.
+func seeEachOther(ctx context.Context, a, b Exec) (bool, error) {
+	one, err := a(ctx, lockfn.RoleAndServer)
 	if err != nil {
 		return false, unlessRefused(err)
 	}
-	two, err := b(ctx, lockfn.Role)
+	two, err := b(ctx, lockfn.RoleAndServer)
 	return one == two, unlessRefused(err)
 }
 
