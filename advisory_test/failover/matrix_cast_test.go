@@ -3,6 +3,7 @@
 package failover_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
@@ -23,6 +25,7 @@ type cast struct {
 	*harness.Replication
 	diary
 	lag     *harness.Lag
+	times   failover.Times
 	opts    []locker.Option
 	clients []*matrixClient
 	lockers []*locker.Locker
@@ -31,6 +34,7 @@ type cast struct {
 	stop    context.CancelFunc
 	faults  []history.Fault
 	restart []history.Time // of a server that gave out locks anew on its timeline
+	back    history.Time   // when the standby was back
 }
 
 // A matrixClient is one driver's half of the cast.
@@ -55,13 +59,15 @@ var (
 	matrixKept = [2]advisory.Key{advisory.Name("matrix", "kept 0"), advisory.Name("matrix", "kept 1")}
 )
 
-// newCast has a cast work at the primary.
-func newCast(t *testing.T, r *harness.Replication, opts ...locker.Option) *cast {
+// newCast has servers started, and a cast for the row.
+func newCast(t *testing.T, of row) *cast {
 	t.Helper()
+	r := harness.NewReplication(t, of.standbys, of.settings...)
 	c := &cast{T: t, Replication: r, lag: harness.WatchLag(t)}
+	c.times = failover.Of(cmp.Or(of.failover, proofTimes.Failover), failover.DefaultHeartbeat)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	t.Cleanup(c.close)
-	c.opts = append([]locker.Option{locker.WithFailover(proofTimes.Failover), locker.WithFencing()}, opts...)
+	c.opts = append([]locker.Option{locker.WithFailover(c.times.Failover), locker.WithFencing()}, of.options...)
 	for i, d := range harness.Drivers[:2] {
 		m := &matrixClient{driver: d, first: 100 * (i + 1)}
 		m.db, m.point = matrixPool(t, d, r)

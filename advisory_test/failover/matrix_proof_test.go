@@ -20,6 +20,7 @@ func noStandby(c *cast) {
 	c.ends("fast stop of the standby", 1, false, func() error { return b.Stop("fast") })
 	c.unproven()
 	c.restarts(b)
+	c.back = history.Now()
 	c.atWork(1)
 }
 
@@ -29,6 +30,7 @@ func healed(c *cast) {
 	c.confirmedBy("b")
 	b.Cut()
 	c.beatsWait(2)
+	time.Sleep(5 * time.Second) // for longer than two beats
 	c.more()
 	b.Heal()
 	c.beatsWait(0)
@@ -151,12 +153,13 @@ func (c *cast) answered(answer func()) {
 	c.Helper()
 	a, b := c.Primary, c.Standbys[0]
 	c.beatsWait(2)
-	time.Sleep(proofTimes.Deadline / 4) // D does not begin with the answer
+	time.Sleep(c.times.Deadline / 2) // D does not begin with the answer
 	answer()
 	c.unproven()
 	c.anew()
 	b.Heal()
 	b.CatchUp(a)
+	c.back = history.Now()
 	a.Synchronous("b")
 	c.atWork(1)
 }

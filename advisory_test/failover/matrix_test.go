@@ -18,6 +18,7 @@ type row struct {
 	standbys int
 	settings []string
 	options  []locker.Option
+	failover time.Duration // of the Lockers; 5 s if it is zero
 	fault    func(c *cast)
 
 	// apart: whoever held a key has stopped before the next one has it. Else this holds while the
@@ -29,11 +30,14 @@ type row struct {
 	twice bool
 }
 
-// proven are the options of rows in which locks need a standby. In patient rows D is long enough for
-// the slowest machine to end the fault in time.
-var (
-	proven  = []locker.Option{locker.WithStandby()}
-	patient = []locker.Option{locker.WithStandby(), locker.WithFailover(time.Minute)}
+// proven are the options of rows in which locks need a standby.
+var proven = []locker.Option{locker.WithStandby()}
+
+// With patient, D is long enough for the slowest machine to end the fault in time. With slow, a beat that
+// counts by mistake makes a holder go on for seconds.
+const (
+	patient = time.Minute
+	slow    = 10 * time.Second
 )
 
 // A primary that is cut off and lives on after the promotion has a test of its own, with a control:
@@ -45,11 +49,11 @@ var matrix = []row{
 	{name: "switched over and back", standbys: 1, fault: switchedOver, apart: true},
 	{name: "lagging, promoted", standbys: 1, fault: lagging, apart: true},
 	{name: "no standby left", standbys: 1, fault: noStandby, apart: true, options: proven},
-	{name: "cut and healed in time", standbys: 1, fault: healed, apart: true, options: patient},
-	{name: "clients killed while their beats wait", standbys: 1, fault: clientsKilled, apart: true, options: patient},
-	{name: "beats cancelled", standbys: 1, fault: beatsCancelled, apart: true, options: proven},
-	{name: "beats terminated", standbys: 1, fault: beatsTerminated, apart: true, options: proven},
-	{name: "beats answered by a reload", standbys: 1, fault: beatsReloaded, apart: true, options: proven},
+	{name: "cut and healed in time", standbys: 1, fault: healed, apart: true, options: proven, failover: patient},
+	{name: "clients killed while their beats wait", standbys: 1, fault: clientsKilled, apart: true, options: proven, failover: patient},
+	{name: "beats cancelled", standbys: 1, fault: beatsCancelled, apart: true, options: proven, failover: slow},
+	{name: "beats terminated", standbys: 1, fault: beatsTerminated, apart: true, options: proven, failover: slow},
+	{name: "beats answered by a reload", standbys: 1, fault: beatsReloaded, apart: true, options: proven, failover: slow},
 	{name: "another standby confirms, ANY 1", standbys: 2, fault: anotherConfirms, twice: true, options: proven},
 	{name: "silent, with six idle connections", standbys: 1, fault: silent, apart: true},
 }
@@ -65,7 +69,7 @@ func TestFaultsOfAFailover(t *testing.T) {
 		harness.AtOnce(t, func(all *harness.Together) {
 			for _, r := range some {
 				all.Start(r.name, func(t *testing.T) {
-					c := newCast(t, harness.NewReplication(t, r.standbys, r.settings...), r.options...)
+					c := newCast(t, r)
 					r.fault(c)
 					c.judge(r)
 				})
