@@ -3,6 +3,7 @@
 package failover_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
 	"github.com/pgadvisory/pgadvisory/advisory_test/history"
+	"github.com/pgadvisory/pgadvisory/internal/failover"
 	"github.com/pgadvisory/pgadvisory/locker"
 )
 
@@ -23,6 +25,7 @@ type cast struct {
 	*harness.Replication
 	diary
 	lag     *harness.Lag
+	times   failover.Times
 	opts    []locker.Option
 	clients []*matrixClient
 	lockers []*locker.Locker
@@ -30,7 +33,8 @@ type cast struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	faults  []history.Fault
-	restart []history.Time // of a server that went on with its timeline
+	restart []history.Time // of a server that gave out locks anew on its timeline
+	back    history.Time   // when the standby was back
 }
 
 // A matrixClient is one driver's half of the cast.
@@ -55,13 +59,15 @@ var (
 	matrixKept = [2]advisory.Key{advisory.Name("matrix", "kept 0"), advisory.Name("matrix", "kept 1")}
 )
 
-// newCast has a cast work at the primary.
-func newCast(t *testing.T, r *harness.Replication, opts ...locker.Option) *cast {
+// newCast has servers started, and a cast for the row.
+func newCast(t *testing.T, of row) *cast {
 	t.Helper()
+	r := harness.NewReplication(t, of.standbys, of.settings...)
 	c := &cast{T: t, Replication: r, lag: harness.WatchLag(t)}
+	c.times = failover.Of(cmp.Or(of.failover, proofTimes.Failover), failover.DefaultHeartbeat)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	t.Cleanup(c.close)
-	c.opts = append([]locker.Option{locker.WithFailover(proofTimes.Failover), locker.WithFencing()}, opts...)
+	c.opts = append([]locker.Option{locker.WithFailover(c.times.Failover), locker.WithFencing()}, of.options...)
 	for i, d := range harness.Drivers[:2] {
 		m := &matrixClient{driver: d, first: 100 * (i + 1)}
 		m.db, m.point = matrixPool(t, d, r)
@@ -166,25 +172,40 @@ func (c *cast) keep(m *matrixClient, k int) error {
 	return lock.Unlock()
 }
 
-// atWork waits until all have worked on the timeline: each that takes turns, a leader, and, for each
-// key that is held for long, the one that gets it first and the one that waits.
+// has reports whether a process has worked on the timeline.
+func (c *cast) has(process int, timeline uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest[process]>>48 == timeline
+}
+
+// atWork waits until all have worked on the timeline.
 func (c *cast) atWork(timeline uint64) {
 	c.Helper()
-	has := func(process int) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.newest[process]>>48 == timeline
-	}
+	c.turning(timeline)
+	c.keeping(timeline)
+}
+
+// turning waits for each that takes turns, and a leader.
+func (c *cast) turning(timeline uint64) {
+	c.Helper()
 	one, two := c.clients[0].first, c.clients[1].first
 	harness.Eventually(c, "all take turns again", func() bool {
 		for n := range turners {
-			if !has(one+n) || !has(two+n) {
+			if !c.has(one+n, timeline) || !c.has(two+n, timeline) {
 				return false
 			}
 		}
 		return true
 	})
-	harness.Eventually(c, "somebody leads", func() bool { return has(one+leading) || has(two+leading) })
+	harness.Eventually(c, "somebody leads", func() bool { return c.has(one+leading, timeline) || c.has(two+leading, timeline) })
+}
+
+// keeping waits, for each key that is held for long, for the one that gets it first and the one that
+// waits.
+func (c *cast) keeping(timeline uint64) {
+	c.Helper()
+	one, two := c.clients[0].first, c.clients[1].first
 	for k, key := range matrixKept {
 		harness.Eventually(c, "both have had "+key.String(), func() bool {
 			select {
@@ -192,7 +213,7 @@ func (c *cast) atWork(timeline uint64) {
 			default:
 			}
 			time.Sleep(20 * time.Millisecond) // until the one that waits has it
-			return has(one+holding+k) && has(two+holding+k)
+			return c.has(one+holding+k, timeline) && c.has(two+holding+k, timeline)
 		})
 	}
 }

@@ -144,15 +144,49 @@ func lagging(c *cast) {
 	}
 }
 
+// silent: the primary answers nothing more, while each pool has six idle connections to it. The standby is
+// promoted when the holders have been told. Packets to a server on loopback cannot be dropped, so it
+// is paused: TestSixIdleConnectionsToASilentHost drops them.
+func silent(c *cast) {
+	a, b := c.Primary, c.Standbys[0]
+	c.start()
+	c.atWork(1)
+	for _, m := range c.clients {
+		leaveIdle(c.T, m.db, 6)
+	}
+	time.Sleep(1100 * time.Millisecond) // after which pgx asks an idle connection for an answer
+	for _, m := range c.clients {
+		if n := m.db.Stats().Idle; n != 6 {
+			c.Errorf("%s: %d connections are idle", m.driver.Name, n)
+		}
+	}
+	c.ends("SIGSTOP", 1, false, a.Pause)
+	c.nobodyHolds()
+	c.point(b)
+	b.Promote()
+	promoted := history.Now()
+	c.atWork(2)
+	c.Logf("all were back %.2f s after the promotion", history.Now().Since(promoted).Seconds())
+	if err := a.Resume(); err != nil {
+		c.Fatal(err)
+	}
+}
+
 // restarts starts a server on the timeline that it had. Nobody holds anything.
 func (c *cast) restarts(n *harness.Node) {
+	c.Helper()
+	c.anew()
+	if err := n.Start(); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// anew begins another life of a server on its timeline, when nobody holds anything.
+func (c *cast) anew() {
 	c.Helper()
 	c.nobodyHolds()
 	c.restart = append(c.restart, history.Now())
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	clear(c.newest) // the timeline does not tell who has worked since
-	c.mu.Unlock()
-	if err := n.Start(); err != nil {
-		c.Fatal(err)
-	}
 }

@@ -435,7 +435,7 @@ func TestProofOfTheStandby(t *testing.T) {
 
 	// A process is killed while its beat waits: the beat stays, and the lock does not.
 	each("killed while a beat waits", func(t *testing.T, d harness.Driver, key advisory.Key) {
-		holder := harness.Order{Job: "hold with a standby", Driver: d.Sql, URL: a.URL(), Args: []string{d.Name, key.String()}}.Start(t)
+		holder := harness.Order{Job: "hold with a standby", Driver: d.Sql, URL: a.URL(), Args: []string{d.Name, key.String(), proofTimes.Failover.String()}}.Start(t)
 		holder.Says("held", harness.Patience)
 		both.meet(t, b.Cut)
 		pid, _ := blockedBeat(t, a, "killed "+d.Name)
@@ -500,11 +500,16 @@ func init() {
 		if err != nil {
 			return err
 		}
-		l := locker.New(db, locker.WithStandby(), locker.WithFailover(proofTimes.Failover), locker.WithApplicationName("killed "+o.Args[0]))
-		if _, err := l.Lock(context.Background(), key); err != nil {
+		within, err := time.ParseDuration(o.Args[2])
+		if err != nil {
 			return err
 		}
-		fmt.Println("held")
+		l := locker.New(db, locker.WithStandby(), locker.WithFencing(), locker.WithFailover(within), locker.WithApplicationName("killed "+o.Args[0]))
+		lock, err := l.Lock(context.Background(), key)
+		if err != nil {
+			return err
+		}
+		fmt.Println("held", lock.Token())
 		<-harness.Orphaned()
 		return nil
 	}
