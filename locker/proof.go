@@ -128,12 +128,16 @@ func (p *proof) count(sent time.Time, alone bool) {
 	}
 	p.since = sent
 	p.watch.Reset(p.left())
-	if p.phase == proofSought && !time.Now().Before(p.opens) {
+	if p.phase == proofSought && p.lasts() && !time.Now().Before(p.opens) {
 		p.phase = proofHeld
 		close(p.settled)
 	}
 	p.l.reportStanding()
 }
+
+// lasts reports whether there is time for another beat. If a beat waited for a standby for nearly D, the
+// locks that it let out would be lost at once. The mutex is held.
+func (p *proof) lasts() bool { return p.left() >= p.l.times.Beat }
 
 // doubted records why the last beat was not confirmed.
 func (p *proof) doubted(err error) {

@@ -232,6 +232,35 @@ func TestNoLockBeforeAConfirmation(t *testing.T) {
 	})
 }
 
+// A beat that waited until little of D was left lets out no lock: it would be lost at once. The next one
+// does.
+func TestNoLockThatCannotLast(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+			f.cutOff()
+			time.AfterFunc(standbyTimes.Deadline-standbyTimes.Beat/2, func() {
+				f.heal()
+				if !back {
+					f.cutOff() // for the next beat
+				}
+			})
+			took := standbyTimes.Deadline - standbyTimes.Beat/2
+			if !back {
+				took = standbyTimes.Deadline
+			}
+			takes(t, "TryLock", took, func() {
+				held, ok, err := l.TryLock(t.Context(), job)
+				if ok != back || !back && !errors.Is(err, advisory.ErrUnconfirmed) {
+					t.Errorf("back %v: %v, %v", back, ok, err)
+				}
+				if ok {
+					defer held.Unlock()
+				}
+			})
+		})
+	}
+}
+
 // locked is how many keys are held.
 func (f *fakeServer) locked() int {
 	f.mu.Lock()

@@ -34,7 +34,6 @@ type cast struct {
 	stop    context.CancelFunc
 	faults  []history.Fault
 	restart []history.Time // of a server that gave out locks anew on its timeline
-	back    history.Time   // when the standby was back
 }
 
 // A matrixClient is one driver's half of the cast.

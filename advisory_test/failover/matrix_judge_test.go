@@ -123,15 +123,10 @@ func (c *cast) grantedLast(h history.Hold) bool {
 	})
 }
 
-// lost counts losses, and returns how late the latest was told of. Each has a fault, or comes within D
-// after a standby was back: a beat that had waited long is confirmed then, and D counts from when it was
-// sent.
+// lost counts losses, and returns how late the latest was told of. Each has a fault.
 func (c *cast) lost(losses []history.Loss) (n int, worst time.Duration) {
 	c.Helper()
 	for _, l := range losses {
-		if l.Fault == nil && l.Told <= c.back.After(c.times.Deadline+10*c.lag.Get()) {
-			continue
-		}
 		if l.Fault == nil {
 			c.Errorf("a lock was lost without a fault: %+v", *l.Hold)
 			continue

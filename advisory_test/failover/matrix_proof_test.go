@@ -20,7 +20,6 @@ func noStandby(c *cast) {
 	c.ends("fast stop of the standby", 1, false, func() error { return b.Stop("fast") })
 	c.unproven()
 	c.restarts(b)
-	c.back = history.Now()
 	c.atWork(1)
 }
 
@@ -159,7 +158,6 @@ func (c *cast) answered(answer func()) {
 	c.anew()
 	b.Heal()
 	b.CatchUp(a)
-	c.back = history.Now()
 	a.Synchronous("b")
 	c.atWork(1)
 }
