@@ -15,6 +15,8 @@ const (
 	maxQueues = 128
 	// retryAny is the least pause before the keys are tried again in whose queues it does not stand.
 	retryAny = 100 * time.Millisecond
+	// retryChunk is the longest for each statement of such a pass.
+	retryChunk = time.Second
 )
 
 // A choice is keys of which a caller wants any. They are computed as they are needed.
@@ -40,4 +42,10 @@ func (c choice) queues(ctx context.Context) (keys []advisory.Key) {
 		}
 	}
 	return lockfn.Sorted(keys)
+}
+
+// pause returns how long a wait leaves the keys alone after a pass over all of them, which took that
+// long. A pass that a slow link held up costs the server no more than another.
+func (c choice) pause(took time.Duration) time.Duration {
+	return max(retryAny, min(10*took, time.Duration(1+c.n/chunk)*retryChunk))
 }

@@ -43,7 +43,8 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 //
 // It queues for all of the keys, or, if there are more than 128, for 128 of them, chosen at random.
 // The others it tries again after a tenth of a second, or after ten times as long as such a pass
-// takes where that is more: so one that stays free is found within the time of some 12 passes.
+// takes where that is more: so one that stays free is found within the time of some 12 passes. The
+// pause is at most a second for each thousand keys, however slow the link is for a while.
 func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	s, keys, err := l.readyAny(ctx, keys, opts)
 	return l.lockAny(ctx, choiceOf(keys), s, err)
@@ -140,7 +141,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 		var again <-chan time.Time
 		var timer *time.Timer
 		if c.n > maxQueues {
-			timer = time.NewTimer(max(retryAny, 10*min(before, took)))
+			timer = time.NewTimer(c.pause(min(before, took)))
 			again = timer.C
 		}
 		select {
