@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/advisory_test/harness"
+	"github.com/pgadvisory/pgadvisory/internal/pgtest"
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 	"github.com/pgadvisory/pgadvisory/xact"
 )
@@ -55,6 +56,7 @@ func leave(t *testing.T, on querier, i int) *sql.Rows {
 // Each call with rows open says what is so, or fails. lib/pq takes what is left of the rows
 // for the call's answer.
 func TestCallsWithOpenRows(t *testing.T) {
+	pgtest.Slow(t)
 	ctx := context.Background()
 	free, taken, own := advisory.Int64(1), advisory.Int64(2), advisory.Int64(3)
 	wait := advisory.MaxWait(50 * time.Millisecond)
