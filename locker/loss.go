@@ -2,6 +2,8 @@ package locker
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
@@ -112,11 +114,11 @@ func excludesNobody(cause error) bool {
 	return ok && (unsafe.Reason == advisory.Pooler || unsafe.Reason == advisory.NoExclusion)
 }
 
-// loseAll ends all sessions, because the locks of each may be held by others too. The next one is
-// checked before it gives out a lock. The mutex is held.
+// loseAll ends all sessions, because the locks of each may be held by others too. A session that is
+// opened meanwhile is checked before it gives out a lock. The mutex is held.
 func (l *Locker) loseAll(cause error) {
 	pooler.Forget(l.db)
-	for s := range l.sessions {
+	for _, s := range slices.Collect(maps.Keys(l.sessions)) {
 		s.lose(cause)
 	}
 }
