@@ -65,7 +65,7 @@ func TestCronLogsErrorsThatNobodyTakes(t *testing.T) {
 	}
 	l.Close()
 	job.Run()
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, ": closed") {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "the Locker is closed") {
 		t.Errorf("an error logs %q", got)
 	}
 }

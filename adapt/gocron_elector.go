@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
@@ -64,6 +65,9 @@ func GocronElector(l Leader, key advisory.Key, opts ...advisory.LockerOption) *E
 // Otherwise it fails with [advisory.ErrNotAcquired], and with the error that ended the last
 // campaign, if one did. gocron skips the run after any error, and discards the error.
 func (e *Elector) IsLeader(ctx context.Context) error {
+	if ctx == nil {
+		return lockfn.Error("lead", e.key, advisory.Exclusive, given.ErrNilCtx)
+	}
 	if err := ctx.Err(); err != nil {
 		return lockfn.Error("lead", e.key, advisory.Exclusive, err)
 	}

@@ -41,6 +41,10 @@ func TestElectorLeadsOnlyWhileItHoldsTheLock(t *testing.T) {
 		if err := e.IsLeader(ended); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a ctx that has ended: %v", err)
 		}
+		var none context.Context
+		if err := e.IsLeader(none); err == nil || errors.Is(err, advisory.ErrNotAcquired) {
+			t.Errorf("with a ctx that is nil: %v", err)
+		}
 		for range 2 {
 			if err := e.Close(); err != nil || l.Holds(leadership) {
 				t.Errorf("Close: %v; it holds the lock: %v", err, l.Holds(leadership))

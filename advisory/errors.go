@@ -36,7 +36,7 @@ var (
 	// text is none that [ParseKey] can read.
 	ErrInvalidKey = errors.New("pgadvisory: invalid key")
 	// ErrClosed: the Locker is closed.
-	ErrClosed = errors.New("pgadvisory: closed")
+	ErrClosed = errors.New("pgadvisory: the Locker is closed")
 	// ErrStaleSnapshot: the transaction is REPEATABLE READ or SERIALIZABLE, and its snapshot may
 	// be older than the lock.
 	ErrStaleSnapshot = errors.New("pgadvisory: stale snapshot")

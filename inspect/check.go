@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 )
@@ -52,10 +53,14 @@ const checkTime = 30 * time.Second
 // of the check is [Report.Err]. Check returns within two seconds after ctx ends, and takes at most
 // half a minute. A connection that does not answer is discarded.
 func Check(ctx context.Context, db *sql.DB, opts ...CheckOption) (*Report, error) {
-	if db == nil {
-		return nil, errors.New("pgadvisory: check the server: db is nil")
-	}
 	s, err := readCheckOptions(opts)
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = given.ErrNilCtx
+	case db == nil:
+		err = errors.New("db is nil")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pgadvisory: check the server: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
@@ -58,6 +59,12 @@ func list(ctx context.Context, db DB, text string) (locks []Lock, err error) {
 
 // query runs a query and calls row for each row.
 func query(ctx context.Context, db DB, text string, args []any, row func(*sql.Rows) error) error {
+	switch {
+	case ctx == nil:
+		return given.ErrNilCtx
+	case given.IsNil(db):
+		return errors.New("db is nil")
+	}
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err

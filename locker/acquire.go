@@ -85,7 +85,7 @@ func (l *Locker) enter(r *request, key advisory.Key) error {
 // reach the driver: a grant that comes later is undone.
 func (l *Locker) await(ctx, limit context.Context, r *request, start time.Time) (*handle, error) {
 	if !r.once {
-		defer l.reportLong(ctx, r.gate.key, r.settings, start)()
+		defer l.reportLong(ctx, r.gate.key, r.gate.key, r.settings, start)()
 	}
 	if l.awaitAnswer(limit, r); errors.Is(r.err, errLeft) {
 		return nil, l.left(ctx, r, start)

@@ -21,7 +21,7 @@ const (
 
 // A choice is keys of which a caller wants any. They are computed as they are needed.
 type choice struct {
-	name  advisory.Key // for errors and events
+	name  advisory.Key // for errors and events: the first key, or that of the semaphore
 	n     int
 	first int // how many to ask for first
 	at    func(i int) advisory.Key

@@ -20,7 +20,7 @@ var (
 	errProxied       = errors.New("there is a proxy in between, such as a pooler in session mode: if this client vanishes, a lock is kept until the proxy finds out, which may take longer than the failover time")
 )
 
-var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait without end for a connection of its own: raise it to 2 or more")
+var errPoolOfOne = errors.New("open a session for locks: the pool has MaxOpenConns 1, so that work under a lock would wait without end for a connection of its own: raise it to 2 at least, better to what the work uses and 4")
 
 // connect opens the connection, in bounded time.
 func (s *session) connect() error {

@@ -8,6 +8,17 @@
 //		return pay(ctx, id)
 //	})
 //
+// # Which call
+//
+//   - [Locker.Do] and [Locker.Lock] wait for a key, [Locker.TryDo] and [Locker.TryLock] try once.
+//   - [Locker.LockAll] takes several keys, [Locker.LockAny] the first of several that is free.
+//   - [Locker.Lead] runs a leader, again after a loss. [Locker.Semaphore] lets n in.
+//   - [Locker.Wrap] makes a job for a scheduler of a function.
+//
+// A wait goes on through an outage of the server. It ends with ctx, or after [advisory.MaxWait]: give
+// it one of them. Work under a lock uses connections of its own, so the pool needs four more than
+// the work. Make one Locker for each pool, and close it.
+//
 // # How it works
 //
 // A Locker has a gate for each key that is held or wanted, and a few sessions. Callers queue at

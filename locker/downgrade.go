@@ -6,6 +6,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 )
 
@@ -17,7 +18,7 @@ func (h *handle) Downgrade(ctx context.Context) error {
 		return h.wrap("downgrade", advisory.ErrNotHeld)
 	}
 	if ctx == nil {
-		return h.wrap("downgrade", errNilCtx)
+		return h.wrap("downgrade", given.ErrNilCtx)
 	}
 	answer, change, err := h.beginDowngrade(ctx)
 	for change != nil {

@@ -24,11 +24,12 @@ func (l *Locker) lockerObserver() advisory.Observer {
 	return o
 }
 
-// reportLong reports a long wait for key to the Observer of the call until stop is called.
-func (l *Locker) reportLong(ctx context.Context, key advisory.Key, s settings.Call, start time.Time) (stop func()) {
+// reportLong reports a long wait for key, and the holders of held, to the Observer of the call until
+// stop is called.
+func (l *Locker) reportLong(ctx context.Context, key, held advisory.Key, s settings.Call, start time.Time) (stop func()) {
 	s.WaitingAfter = cmp.Or(s.WaitingAfter, l.settings.WaitingAfter)
 	return wait.Long(ctx, l.observer(s), key, s, start, func(ctx context.Context) []advisory.Holder {
-		return l.asked.holders(ctx, key, l.whoHolds)
+		return l.asked.holders(ctx, held, l.whoHolds)
 	})
 }
 

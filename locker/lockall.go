@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
@@ -52,7 +53,7 @@ func (l *Locker) LockAll(ctx context.Context, keys []advisory.Key, opts ...advis
 	keys = lockfn.Sorted(keys)
 	s, err := settings.Locker(opts)
 	if err == nil && ctx == nil {
-		err = errNilCtx
+		err = given.ErrNilCtx
 	}
 	if err != nil {
 		return nil, lockfn.Error(op, first(keys), s.Mode, err)

@@ -18,17 +18,16 @@ import (
 // each thousand keys of which none is free.
 func (l *Locker) TryLockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, bool, error) {
 	s, keys, err := l.readyAny(ctx, keys, opts)
-	return l.tryLockAny(ctx, choiceOf(keys), s, err)
+	return l.tryLockAny(ctx, "try lock any of", choiceOf(keys), s, err)
 }
 
-func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, bool, error) {
-	const op = "try lock any of"
+func (l *Locker) tryLockAny(ctx context.Context, op string, c choice, s settings.Call, err error) (advisory.Lock, bool, error) {
 	start := time.Now()
 	if err != nil {
 		return noLock(c.name, s.Mode), false, lockfn.Error(op, c.name, s.Mode, err)
 	}
 	h, err := l.tryAny(ctx, ctx, c, s, nil, false)
-	l.setHolders(ctx, s, c.name, h != nil, err)
+	l.setHolders(ctx, s, c.at(0), h != nil, err)
 	err = lockfn.Error(op, c.name, s.Mode, err)
 	l.observeEnd(ctx, s, c.name, h, start, err)
 	if h == nil {
@@ -47,11 +46,10 @@ func (l *Locker) tryLockAny(ctx context.Context, c choice, s settings.Call, err 
 // pause is at most a second for each thousand keys, however slow the link is for a while.
 func (l *Locker) LockAny(ctx context.Context, keys []advisory.Key, opts ...advisory.LockerOption) (advisory.Lock, error) {
 	s, keys, err := l.readyAny(ctx, keys, opts)
-	return l.lockAny(ctx, choiceOf(keys), s, err)
+	return l.lockAny(ctx, "lock any of", choiceOf(keys), s, err)
 }
 
-func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err error) (advisory.Lock, error) {
-	const op = "lock any of"
+func (l *Locker) lockAny(ctx context.Context, op string, c choice, s settings.Call, err error) (advisory.Lock, error) {
 	start := time.Now()
 	if err != nil {
 		return noLock(c.name, s.Mode), lockfn.Error(op, c.name, s.Mode, err)
@@ -72,11 +70,11 @@ func (l *Locker) lockAny(ctx context.Context, c choice, s settings.Call, err err
 func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.Call, start time.Time) (h *handle, err error) {
 	if wait.OneTry(s) {
 		if h, err = l.tryAny(ctx, limit, c, s, nil, false); h == nil && err == nil {
-			err = l.notAcquired(ctx, c.name, s.Mode, start)
+			err = l.noneAcquired(ctx, c, s.Mode, start)
 		}
 		return h, err
 	}
-	defer l.reportLong(ctx, c.name, s, start)()
+	defer l.reportLong(ctx, c.name, c.at(0), s, start)()
 	for {
 		if err = l.awaitSession(limit); err != nil {
 			break
@@ -91,7 +89,7 @@ func (l *Locker) tryOrWaitAny(ctx, limit context.Context, c choice, s settings.C
 		}
 	}
 	if errors.Is(err, errLeft) {
-		err = l.notAcquired(ctx, c.name, s.Mode, start)
+		err = l.noneAcquired(ctx, c, s.Mode, start)
 	}
 	return h, err
 }
@@ -169,7 +167,7 @@ func (l *Locker) waitAny(ctx, limit context.Context, c choice, s settings.Call, 
 	l.mu.Unlock()
 	if errors.Is(won, errLeft) {
 		if err == nil || limit.Err() != nil {
-			err = l.notAcquired(ctx, c.name, s.Mode, start)
+			err = l.noneAcquired(ctx, c, s.Mode, start)
 		}
 		return h, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
 	"github.com/pgadvisory/pgadvisory/internal/failover"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/option"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/under"
@@ -136,8 +137,6 @@ func (l *Locker) usable() error {
 	return l.bad
 }
 
-var errNilCtx = errors.New("ctx is nil")
-
 var errNotMade = errors.New("a Locker is made by locker.New")
 
 // checkCall checks the arguments of a call.
@@ -146,7 +145,7 @@ func (l *Locker) checkCall(ctx context.Context, opts []advisory.LockerOption, ke
 		return settings.Call{}, err
 	}
 	if ctx == nil {
-		return settings.Call{}, errNilCtx
+		return settings.Call{}, given.ErrNilCtx
 	}
 	s, err := settings.Locker(opts)
 	if err != nil {

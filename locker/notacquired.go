@@ -14,13 +14,20 @@ import (
 )
 
 // notAcquired is the error of a wait that ended. It asks who holds the key.
-func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.Mode, start time.Time) error {
+func (l *Locker) notAcquired(ctx context.Context, key advisory.Key, m advisory.Mode, start time.Time) *advisory.NotAcquiredError {
 	e := &advisory.NotAcquiredError{Key: key, Mode: m, Waited: time.Since(start)}
 	if ctx.Err() != nil {
 		e.Cause = bound.Cause(ctx)
 	}
 	e.Cause = l.whyNoSession(l.whyUnchecked(e.Cause))
 	e.Holders = l.whoHolds(context.Background(), key)
+	return e
+}
+
+// noneAcquired is notAcquired for a wait for any key of c. It asks who holds one of them.
+func (l *Locker) noneAcquired(ctx context.Context, c choice, m advisory.Mode, start time.Time) error {
+	e := l.notAcquired(ctx, c.at(0), m, start)
+	e.Key = c.name
 	return e
 }
 

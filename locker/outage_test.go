@@ -290,7 +290,7 @@ func TestClosedLockerEndsWaitsInAnOutage(t *testing.T) {
 				for range n {
 					select {
 					case who := <-ended:
-						if !strings.HasSuffix(who, ": closed") {
+						if !strings.HasSuffix(who, ": the Locker is closed") {
 							t.Error(who)
 						}
 					default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
 // Ping opens the Locker's session, if there is none, and waits for an answer of the server. Call
@@ -26,7 +27,7 @@ func (l *Locker) Ping(ctx context.Context) error {
 	case err != nil:
 		return err
 	case ctx == nil:
-		return fmt.Errorf("pgadvisory: ping: %w", errNilCtx)
+		return fmt.Errorf("pgadvisory: ping: %w", given.ErrNilCtx)
 	}
 	err = l.pingOnce(ctx)
 	for n := 1; n < maxEnded && retriable(err); n++ {

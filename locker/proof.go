@@ -294,4 +294,4 @@ func (s *session) rest() {
 	s.closing, s.l.front = true, nil
 }
 
-var errPoolOfTwo = errors.New("WithStandby needs a connection more, and the pool has MaxOpenConns 2, so that work under a lock would wait without end for a connection of its own: raise it to 3 or more")
+var errPoolOfTwo = errors.New("WithStandby needs a connection more, and the pool has MaxOpenConns 2, so that work under a lock would wait without end for a connection of its own: raise it to 3 at least, better to what the work uses and 5")

@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -16,7 +15,8 @@ import (
 // MaxSlots is the largest n of a [Semaphore].
 const MaxSlots = 1 << 20
 
-// A Semaphore lets at most n holders in, over all processes that use its key.
+// A Semaphore lets at most n holders in, over all processes that use its key. All of them give the
+// same n.
 //
 // While slots are free, the cost of a call does not grow with n: it asks for a few slots, chosen at
 // random. With nine of ten slots taken it sends two or three statements. If all slots are taken, it
@@ -40,6 +40,12 @@ func slotKey(key advisory.Key, i int) advisory.Key {
 	return advisory.Name("pgadvisory", "semaphore", key.String(), strconv.Itoa(i))
 }
 
+// What an error says that was attempted.
+const (
+	tryOp  = "try to acquire a slot of semaphore"
+	waitOp = "acquire a slot of semaphore"
+)
+
 // firstSlots is how many slots a call asks for first.
 const firstSlots = 8
 
@@ -58,7 +64,7 @@ func (s *Semaphore) slots(ctx context.Context, op string, opts []advisory.Semaph
 	}
 	at := func(i int) advisory.Key { return slotKey(s.key, int((int64(start)+int64(i)*int64(step))%int64(s.n))) }
 	set, err := s.l.checkCall(ctx, lockerOptions(opts), s.key)
-	return choice{name: at(0), n: s.n, first: firstSlots, at: at}, set, err
+	return choice{name: s.key, n: s.n, first: firstSlots, at: at}, set, err
 }
 
 func gcd(a, b int) int {
@@ -83,11 +89,11 @@ func lockerOptions(opts []advisory.SemaphoreOption) []advisory.LockerOption {
 // only after each slot was refused. For a million slots that takes a thousand statements and two or
 // three seconds. TryAcquire detects the end of ctx between them.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, bool, error) {
-	slots, settings, err := s.slots(ctx, "try semaphore", opts)
+	slots, settings, err := s.slots(ctx, tryOp, opts)
 	if slots.n == 0 {
 		return noLock(s.key, advisory.Exclusive), false, err
 	}
-	return s.l.tryLockAny(ctx, slots, settings, err)
+	return s.l.tryLockAny(ctx, tryOp, slots, settings, err)
 }
 
 // Acquire waits for a slot, as [Locker.LockAny] waits for a key. It waits in the queues of at most 128
@@ -96,23 +102,17 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...advisory.SemaphoreOp
 // half a minute if one of a million is free. An [*advisory.NotAcquiredError] has the key of the
 // semaphore and the holder of one slot.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...advisory.SemaphoreOption) (advisory.Lock, error) {
-	slots, settings, err := s.slots(ctx, "semaphore", opts)
+	slots, settings, err := s.slots(ctx, waitOp, opts)
 	if slots.n == 0 {
 		return noLock(s.key, advisory.Exclusive), err
 	}
-	lock, err := s.l.lockAny(ctx, slots, settings, err)
-	if busy, ok := errors.AsType[*advisory.NotAcquiredError](err); ok {
-		ours := *busy
-		ours.Key = s.key
-		err = &ours
-	}
-	return lock, err
+	return s.l.lockAny(ctx, waitOp, slots, settings, err)
 }
 
 // TryDo runs fn in a slot if one is free.
 func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) (ran bool, err error) {
 	if fn == nil {
-		return false, lockfn.Error("try semaphore", s.key, advisory.Exclusive, work.ErrNilFn)
+		return false, lockfn.Error(tryOp, s.key, advisory.Exclusive, work.ErrNilFn)
 	}
 	lock, ok, err := s.TryAcquire(ctx, opts...)
 	if !ok {
@@ -124,7 +124,7 @@ func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context) erro
 // Do waits for a slot and runs fn in it.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...advisory.SemaphoreOption) error {
 	if fn == nil {
-		return lockfn.Error("semaphore", s.key, advisory.Exclusive, work.ErrNilFn)
+		return lockfn.Error(waitOp, s.key, advisory.Exclusive, work.ErrNilFn)
 	}
 	lock, err := s.Acquire(ctx, opts...)
 	if err != nil {

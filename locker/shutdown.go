@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 )
 
 // stopGranting gives no new locks from now on, and ends all waits.
@@ -39,7 +40,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	case errors.Is(l.usable(), errNotMade):
 		return fmt.Errorf("pgadvisory: shutdown: %w", errNotMade)
 	case ctx == nil:
-		return fmt.Errorf("pgadvisory: shutdown: %w", errNilCtx)
+		return fmt.Errorf("pgadvisory: shutdown: %w", given.ErrNilCtx)
 	}
 	l.stopGranting()
 	var err error

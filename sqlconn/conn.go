@@ -43,8 +43,8 @@ type call struct {
 // runCall runs f for a call on conn. It returns in bounded time after the end of limit, which is
 // ctx or ends before it. f may still run when runCall has returned.
 func runCall[T any](ctx, limit context.Context, conn Conn, f func(*call) (T, error)) (none T, err error) {
-	if given.IsNil(conn) {
-		return none, errors.New("conn is nil")
+	if err := mustHave(ctx, conn); err != nil {
+		return none, err
 	}
 	if ctx.Err() != nil {
 		return none, bound.Cause(ctx)
@@ -154,11 +154,25 @@ func (c *call) alreadyHeld(k advisory.Key) error {
 	return fmt.Errorf("%w on this connection (%v): unlock it first; an earlier user of a pooled connection may have left it locked", advisory.ErrAlreadyHeld, m)
 }
 
-// read reads the options and checks the key.
-func read(k advisory.Key, opts []advisory.ConnOption) (settings.Call, error) {
+// read reads the options, and checks ctx and the key.
+func read(ctx context.Context, k advisory.Key, opts []advisory.ConnOption) (settings.Call, error) {
 	s, err := settings.Conn(opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return s, err
+	case ctx == nil:
+		return s, given.ErrNilCtx
 	}
 	return s, settings.CheckKeys(k)
+}
+
+// mustHave returns an error if ctx or conn is nil.
+func mustHave(ctx context.Context, conn Conn) error {
+	switch {
+	case ctx == nil:
+		return given.ErrNilCtx
+	case given.IsNil(conn):
+		return errors.New("conn is nil")
+	}
+	return nil
 }

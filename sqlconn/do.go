@@ -76,7 +76,7 @@ func TryDo[C Conn](ctx context.Context, open func(context.Context) (C, error), k
 }
 
 func do[C Conn](ctx context.Context, open func(context.Context) (C, error), k advisory.Key, fn func(context.Context, C) error, opts []advisory.ConnOption, lock locking) (ran bool, err error) {
-	s, err := read(k, opts)
+	s, err := read(ctx, k, opts)
 	switch {
 	case err != nil:
 	case open == nil:

@@ -18,6 +18,17 @@ import (
 // If ctx ends before the answer, Held fails with ctx's error. conn stays usable unless the server did
 // not answer in time; then it is discarded.
 func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
+	locks, err := list(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("pgadvisory: list held locks: %w", lockfn.Meaning(err))
+	}
+	return locks, nil
+}
+
+func list(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
+	if err := mustHave(ctx, conn); err != nil {
+		return nil, err
+	}
 	locks, err := runCall(ctx, ctx, conn, func(c *call) (locks []advisory.HeldLock, err error) {
 		err = c.Query(lockfn.Held, nil, func(rows *sql.Rows) error {
 			l, err := lockfn.ScanHeld(rows)
@@ -26,8 +37,5 @@ func Held(ctx context.Context, conn Conn) ([]advisory.HeldLock, error) {
 		})
 		return locks, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("pgadvisory: list held locks: %w", lockfn.Meaning(bound.Ended(ctx, err)))
-	}
-	return locks, nil
+	return locks, bound.Ended(ctx, err)
 }

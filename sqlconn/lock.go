@@ -36,7 +36,7 @@ import (
 //
 // Other errors are those of TryLock, and an error if pg_cancel_backend was called on the wait.
 func Lock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
-	s, err := read(key, opts)
+	s, err := read(ctx, key, opts)
 	if err != nil {
 		return lockfn.Error("lock", key, s.Mode, err)
 	}

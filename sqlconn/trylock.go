@@ -34,7 +34,7 @@ import (
 // The package does not know locks that were taken with plain SQL. It does not recognize a connection
 // again if the driver wraps it anew for each use, as pgx's stdlib.OpenDBFromPool does.
 func TryLock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) (bool, error) {
-	s, err := read(key, opts)
+	s, err := read(ctx, key, opts)
 	if err != nil {
 		return false, lockfn.Error("try lock", key, s.Mode, err)
 	}

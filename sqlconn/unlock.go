@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
-	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/pooler"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
@@ -27,7 +26,7 @@ const unlockTime = 5 * time.Second
 // logs a warning. Any other error means that conn was discarded and its lock released. Exception: a
 // conn that the caller had already closed ([sql.ErrConnDone]) went back to the pool with the lock.
 func Unlock(ctx context.Context, conn Conn, key advisory.Key, opts ...advisory.ConnOption) error {
-	s, err := read(key, opts)
+	s, err := read(ctx, key, opts)
 	if err != nil {
 		return lockfn.Error("unlock", key, s.Mode, err)
 	}
@@ -99,8 +98,8 @@ func UnlockAll(ctx context.Context, conn Conn) error {
 
 // release runs f, which releases locks, and discards conn if f fails.
 func release(ctx context.Context, conn Conn, f func(*call) error) error {
-	if given.IsNil(conn) {
-		return errors.New("conn is nil")
+	if err := mustHave(ctx, conn); err != nil {
+		return err
 	}
 	late, stop := bound.Context(ctx)
 	defer stop()

@@ -58,7 +58,7 @@ func TryDo[T Tx](ctx context.Context, begin func(context.Context, *sql.TxOptions
 
 func do[T Tx](ctx context.Context, op string, begin func(context.Context, *sql.TxOptions) (T, error), k advisory.Key, fn func(context.Context, T) error, opts []BeginOption, waits bool) (ran bool, err error) {
 	start := time.Now()
-	s, err := read(readBegin, []advisory.Key{k}, opts)
+	s, err := read(ctx, readBegin, []advisory.Key{k}, opts)
 	switch {
 	case err != nil:
 	case begin == nil:

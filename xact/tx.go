@@ -44,7 +44,7 @@ type call struct {
 // after the end of ctx or of MaxWait.
 func runCall(ctx context.Context, tx Tx, op string, keys []advisory.Key, opts []advisory.TxOption, waits bool, f func(*call) ([]advisory.Key, error)) ([]advisory.Key, error) {
 	start := time.Now()
-	s, err := read(settings.Tx, keys, opts)
+	s, err := read(ctx, settings.Tx, keys, opts)
 	if err == nil && given.IsNil(tx) {
 		err = errors.New("tx is nil")
 	}
@@ -101,10 +101,13 @@ func (c call) run(tx Tx, f func(*call) ([]advisory.Key, error)) (answer, error) 
 }
 
 // read reads opts with the given function, and checks the keys.
-func read[O any](options func([]O) (settings.Call, error), keys []advisory.Key, opts []O) (settings.Call, error) {
+func read[O any](ctx context.Context, options func([]O) (settings.Call, error), keys []advisory.Key, opts []O) (settings.Call, error) {
 	s, err := options(opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return s, err
+	case ctx == nil:
+		return s, given.ErrNilCtx
 	}
 	return s, settings.CheckKeys(keys...)
 }

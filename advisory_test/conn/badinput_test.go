@@ -269,6 +269,19 @@ func nilIsToldNotDereferenced(b bench) {
 			b.refuses("begin returns "+what, nil, func() error { return c.call(ctx, begin, harness.Key, noTxWork) }, c.attempt, "4820", "begin returned a nil transaction")
 		}
 	}
+	var none context.Context
+	for _, c := range sessionCalls {
+		b.refuses("ctx", nil, func() error { return c.call(none, b.conn, harness.Key) }, c.attempt, "ctx is nil")
+	}
+	for _, c := range sessionDos {
+		b.refuses("ctx", nil, func() error { return c.call(none, b.Pin, harness.Key, noWork) }, c.attempt, "4820", "ctx is nil")
+	}
+	for _, c := range txCalls {
+		b.refuses("ctx", nil, func() error { return c.call(none, b.tx, []advisory.Key{harness.Key}) }, c.attempt, "4820", "ctx is nil")
+	}
+	for _, c := range txDos {
+		b.refuses("ctx", nil, func() error { return c.call(none, b.NewTx, harness.Key, noTxWork) }, c.attempt, "4820", "ctx is nil")
+	}
 	for _, c := range sessionDos {
 		b.refuses("open", nil, func() error { return c.call(ctx, nil, harness.Key, noWork) }, c.attempt, "4820", "open is nil")
 		b.refuses("fn", nil, func() error { return c.call(ctx, b.Pin, harness.Key, nil) }, c.attempt, "4820", "fn is nil")

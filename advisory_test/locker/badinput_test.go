@@ -96,13 +96,18 @@ func refused(granted bool, err error) error {
 // everyCall calls each of them that opts fit with one key, and check with what it returns.
 func everyCall(t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.LockerOption, check func(name string, err error)) {
 	t.Helper()
+	everyCallWith(t.Context(), t, l, k, opts, check)
+}
+
+func everyCallWith(ctx context.Context, t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.LockerOption, check func(name string, err error)) {
+	t.Helper()
 	fn := func(context.Context) error { t.Error("fn runs"); return nil }
 	for _, calls := range []map[string]lockerCall{plainCalls, workCalls} {
 		for name, call := range calls {
 			if strings.HasPrefix(name, "Semaphore.") && !harness.OptionsFit[advisory.SemaphoreOption](opts) {
 				continue // a Mode
 			}
-			check(name, call(t.Context(), l, k, fn, opts...))
+			check(name, call(ctx, l, k, fn, opts...))
 		}
 	}
 	for name, call := range manyCalls {
@@ -110,7 +115,7 @@ func everyCall(t *testing.T, l *locker.Locker, k advisory.Key, opts []advisory.L
 		if k != harness.Key {
 			keys = []advisory.Key{harness.Key, k}
 		}
-		check(name, call(t.Context(), l, keys, opts...))
+		check(name, call(ctx, l, keys, opts...))
 	}
 }
 
@@ -119,6 +124,73 @@ func says(t *testing.T, what string, err error, words string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), words) {
 		t.Errorf("%s: %v; want %q", what, err, words)
+	}
+}
+
+func TestLockerWithoutAContext(t *testing.T) {
+	l := harness.Drivers[0].Open(t, pgtest.URL(t)).Locker(t)
+	var none context.Context
+	everyCallWith(none, t, l, harness.Key, nil, func(name string, err error) { says(t, name, err, "ctx is nil") })
+	says(t, "Ping", l.Ping(none), "ctx is nil")
+	says(t, "Shutdown", l.Shutdown(none), "ctx is nil")
+	lock, err := l.Lock(t.Context(), harness.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, "Downgrade", lock.Downgrade(none), "ctx is nil")
+}
+
+// TestErrorsOfASemaphoreNameIt has each error of a semaphore name its key, and not that of a slot.
+func TestErrorsOfASemaphoreNameIt(t *testing.T) {
+	p := harness.Drivers[0].Open(t, pgtest.URL(t))
+	l, closed := p.Locker(t), p.Locker(t)
+	closed.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var none context.Context
+	check := func(name string, err error) {
+		if strings.HasPrefix(name, "Semaphore.") {
+			says(t, name, err, "4820")
+			if !errors.Is(err, advisory.ErrNotAcquired) {
+				says(t, name, err, "acquire a slot of semaphore 4820")
+			}
+		}
+	}
+	everyCallWith(none, t, l, harness.Key, nil, check)
+	everyCallWith(ended, t, l, harness.Key, nil, check)
+	everyCall(t, closed, harness.Key, nil, check)
+	everyCall(t, l, harness.Key, []advisory.LockerOption{nil}, check)
+}
+
+// TestSemaphoreThatIsFull has its refusals tell of the semaphore, and name the holder of a slot.
+func TestSemaphoreThatIsFull(t *testing.T) {
+	p := harness.Drivers[0].Open(t, pgtest.URL(t))
+	taken, err := p.Locker(t).Semaphore(harness.Key, 1).Acquire(t.Context(), advisory.Label("the holder"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Unlock()
+	sem := p.Locker(t).Semaphore(harness.Key, 1)
+	var holders []advisory.Holder
+	lock, ok, err := sem.TryAcquire(t.Context(), advisory.HoldersTo(&holders))
+	if ok || err != nil || len(holders) != 1 || lock.Key() != harness.Key {
+		t.Errorf("a try: %v, %v, key %s, held by %v", ok, err, lock.Key(), holders)
+	}
+	events, err := harness.UntilWaiting(t.Context(), func(ctx context.Context, opts ...advisory.Option) error {
+		_, err := sem.Acquire(ctx, harness.OptionsAs[advisory.SemaphoreOption](opts)...)
+		return err
+	})
+	busy, is := errors.AsType[*advisory.NotAcquiredError](err)
+	if !is || busy.Key != harness.Key || len(busy.Holders) != 1 {
+		t.Errorf("a wait: %v", err)
+	}
+	for _, e := range events {
+		if e.Key != harness.Key {
+			t.Errorf("%v of key %s", e.Kind, e.Key)
+		}
+		if e.Kind == advisory.Waiting && len(e.Holders) != 1 {
+			t.Errorf("it waits for %v", e.Holders)
+		}
 	}
 }
 

@@ -3,8 +3,12 @@ package given
 
 import (
 	"database/sql"
+	"errors"
 	"reflect"
 )
+
+// ErrNilCtx is returned for a ctx that is nil, before anything is done.
+var ErrNilCtx = errors.New("ctx is nil")
 
 var (
 	connType = reflect.TypeFor[*sql.Conn]()

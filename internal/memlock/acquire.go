@@ -3,26 +3,24 @@ package memlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/under"
 	"github.com/pgadvisory/pgadvisory/internal/wait"
 )
 
-var errNilCtx = errors.New("ctx is nil")
-
 // acquire returns the hold, or one that holds nothing.
 func (l *Locker) acquire(ctx context.Context, op string, key advisory.Key, opts []advisory.LockerOption, try bool) (*hold, error) {
 	start := time.Now()
 	s, err := l.check(key, opts)
 	if err == nil && ctx == nil {
-		err = errNilCtx
+		err = given.ErrNilCtx
 	}
 	if err != nil {
 		return none(key, s.Mode), lockfn.Error(op, key, s.Mode, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pgadvisory/pgadvisory/advisory"
 	"github.com/pgadvisory/pgadvisory/internal/bound"
+	"github.com/pgadvisory/pgadvisory/internal/given"
 	"github.com/pgadvisory/pgadvisory/internal/lockfn"
 	"github.com/pgadvisory/pgadvisory/internal/settings"
 	"github.com/pgadvisory/pgadvisory/internal/work"
@@ -132,7 +133,7 @@ func (h *hold) Downgrade(ctx context.Context) error {
 		return lockfn.Error("downgrade", h.key, h.mode, advisory.ErrNotHeld)
 	}
 	if ctx == nil {
-		return lockfn.Error("downgrade", h.key, h.Mode(), errNilCtx)
+		return lockfn.Error("downgrade", h.key, h.Mode(), given.ErrNilCtx)
 	}
 	l := h.line.l
 	l.mu.Lock()
