@@ -16,9 +16,12 @@ func TestNilIsRefused(t *testing.T) {
 	db := harness.Drivers[0].Open(t, pgtest.URL(t)).DB
 	var none context.Context
 	for name, call := range map[string]func(ctx context.Context, db *sql.DB) error{
-		"Locks":    func(ctx context.Context, db *sql.DB) error { _, err := inspect.Locks(ctx, db); return err },
-		"Foreign":  func(ctx context.Context, db *sql.DB) error { _, err := inspect.Foreign(ctx, db); return err },
-		"Holders":  func(ctx context.Context, db *sql.DB) error { _, err := inspect.Holders(ctx, db, harness.Key); return err },
+		"Locks":   func(ctx context.Context, db *sql.DB) error { _, err := inspect.Locks(ctx, db); return err },
+		"Foreign": func(ctx context.Context, db *sql.DB) error { _, err := inspect.Foreign(ctx, db); return err },
+		"Holders": func(ctx context.Context, db *sql.DB) error {
+			_, err := inspect.Holders(ctx, db, harness.Key)
+			return err
+		},
 		"Suspects": func(ctx context.Context, db *sql.DB) error { _, err := inspect.Suspects(ctx, db); return err },
 		"Check":    func(ctx context.Context, db *sql.DB) error { _, err := inspect.Check(ctx, db); return err },
 	} {
