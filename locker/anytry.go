@@ -229,7 +229,10 @@ func (t *anyTry) submit(r *request, gates []*gate) error {
 	session.submit(&op{
 		tries: 1,
 		query: func(ctx context.Context, conn *sql.Conn) (err error) {
-			won, err = statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode))
+			won, err = statement.Session{Ctx: ctx, On: conn}.Exec(lockfn.TryAny(keys, mode, session.pid))
+			if won > int64(len(keys)) {
+				return session.changed("another session")
+			}
 			if err == nil && won > 0 && l.settings.Fencing {
 				token, err = session.drawToken()
 			}

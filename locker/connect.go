@@ -52,6 +52,10 @@ func (s *session) connect() error {
 		return &openingError{dbconn.FaultOf(err), err}
 	}
 	s.l.mu.Lock()
+	if !s.alive() { // lost with all others
+		defer s.l.mu.Unlock()
+		return s.err
+	}
 	s.beginReady(o.pid)
 	s.l.sessionOpened()
 	s.l.room.size = o.table
@@ -138,11 +142,12 @@ func (s *session) setUp(ctx context.Context, limit *time.Timer) (_ *fit, err err
 	return o, err
 }
 
-// checkOpening checks the server, if a check is due, on a connection that is being opened. limit is
-// the timer of the opening, which starts again after the check. unchecked is why the check could not
-// be made, if the connection may be used without it.
+// checkOpening checks the server, on a connection that is being opened, unless a check has succeeded
+// that says something about every connection. limit is the timer of the opening, which starts again
+// after the check. unchecked is why the check could not be made, if the connection may be used without
+// it.
 func (l *Locker) checkOpening(ctx context.Context, conn *sql.Conn, limit *time.Timer) (unchecked, err error) {
-	if !l.checkDue() {
+	if l.settings.NoServerCheck || pooler.Known(l.db, pooler.Indirect) {
 		return nil, nil
 	}
 	limit.Reset(checkTime + connectTime)

@@ -30,10 +30,15 @@ func unheld(err error) error {
 	return err
 }
 
+// sessionEnded reports whether err is that of a caller whose session ended, and who may be served by
+// another.
 func sessionEnded(err error) bool {
 	_, ok := errors.AsType[*endedError](err)
-	return ok
+	return ok && othersServe(err)
 }
+
+// othersServe reports whether other sessions may serve, after the loss of one with err.
+func othersServe(err error) bool { return !errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err) }
 
 // maxEnded is on how many sessions that end a try is made: each is a connection that worked
 // when it was opened.
@@ -41,7 +46,7 @@ const maxEnded = 4
 
 // elsewhere reports whether another session may serve what ended with err of its session.
 func elsewhere(err error) bool {
-	return errors.Is(err, advisory.ErrLost) && (!errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err))
+	return errors.Is(err, advisory.ErrLost) && othersServe(err)
 }
 
 // retriable is elsewhere for a try. After a deadline it is not known whether the server has done it,

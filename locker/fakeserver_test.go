@@ -460,7 +460,11 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 		return result, err
 	}
 	rows := 0
-	single := singleOf.FindStringSubmatch(query)
+	tryAny := isTryAny(s)
+	var single []string
+	if !tryAny {
+		single = singleOf.FindStringSubmatch(query)
+	}
 	if single != nil {
 		s.ops = []lockfn.Op{lockfn.OpTry}
 		if single[1] == "advisory_unlock" {
@@ -475,8 +479,13 @@ func (c *fakeConn) ExecContext(ctx context.Context, query string, _ []driver.Nam
 			if c.do(s.ops, single[3:], []bool{single[2] != ""}) == "t" {
 				rows = lockfn.SingleYes
 			}
-		case strings.Contains(query, "SELECT t.i FROM"): // any of some keys
-			for i, key := range strings.Split(listedIn.FindStringSubmatch(query)[1], ",") {
+		case tryAny:
+			keys := strings.Split(listedIn.FindStringSubmatch(query)[1], ",")
+			if c.f.astray {
+				rows = len(keys) + 1
+				break
+			}
+			for i, key := range keys {
 				if c.take(key, strings.Contains(query, "_shared")) {
 					rows = i + 1
 					break

@@ -84,7 +84,11 @@ func (c *laterCheck) run(ctx context.Context, s *session, conn *sql.Conn) error 
 	// The session holds locks: a statement on it is never ended, and its own
 	// deadline runs meanwhile.
 	own := pooler.On(ctx, conn)
-	c.result = c.l.probe(ctx, own, c.second, c.l.times.Check)
+	route := pooler.Indirect
+	if told, ok := own.ToldPID(); ok && told == int64(s.pid) {
+		route = pooler.Direct
+	}
+	c.result = c.l.probe(ctx, own, c.second, route, c.l.times.Check)
 	if errors.Is(c.result, advisory.ErrUnsafeServer) || own.Doubt() {
 		return c.result
 	}

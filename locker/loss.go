@@ -90,7 +90,7 @@ func (s *session) lose(cause error) {
 	for _, g := range gates {
 		g.advance()
 	}
-	if !errors.Is(cause, errOverdue) && !stalePrimary(cause) {
+	if !errors.Is(cause, errOverdue) && !stalePrimary(cause) && !excludesNobody(cause) {
 		s.orphans = 0 // the server has let go already
 	}
 	if s.orphans > 0 {

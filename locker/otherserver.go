@@ -23,7 +23,7 @@ func (l *Locker) fitsOtherServer(ctx context.Context, conn *sql.Conn, version st
 	case l.settings.NoServerCheck:
 		why = "only a try shows whether its functions lock, so leave out WithoutServerCheck"
 	default:
-		err := l.checkServer(ctx, conn, probeTime)
+		err := l.checkServer(ctx, conn, pooler.Indirect, probeTime)
 		if err == nil {
 			pooler.RememberOther(l.db)
 		}

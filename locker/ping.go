@@ -33,10 +33,10 @@ func (l *Locker) Ping(ctx context.Context) error {
 	for n := 1; n < maxEnded && retriable(err); n++ {
 		err = l.pingOnce(ctx)
 	}
-	err = unheld(err)
 	if err == nil {
 		err = l.ensureChecked(ctx)
 	}
+	err = unheld(err)
 	if err == nil {
 		err = l.doubted()
 	}

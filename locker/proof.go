@@ -65,8 +65,11 @@ func (s *session) joinProof(server string) (*proof, error) {
 	l := s.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	switch {
+	case l.closed:
 		return nil, advisory.ErrClosed
+	case !s.alive(): // nobody would have it leave
+		return nil, s.err
 	}
 	p := l.proofs[server]
 	if p == nil {
@@ -136,7 +139,8 @@ func (p *proof) count(sent time.Time, alone bool) {
 }
 
 // lasts reports whether there is time for another beat. If a beat waited for a standby for nearly D, the
-// locks that it let out would be lost at once. The mutex is held.
+// locks that it let out would be lost at once. Then the next one, which is sent now, lets them out or
+// comes too late. The mutex is held.
 func (p *proof) lasts() bool { return p.left() >= p.l.times.Beat }
 
 // doubted records why the last beat was not confirmed.
@@ -248,7 +252,7 @@ func (l *Locker) whyUnproven(err error) error {
 		if p.phase != proofSought {
 			continue
 		}
-		sought := &soughtError{"no standby has confirmed a commit yet"}
+		sought := &soughtError{"no standby has confirmed a commit in time yet"}
 		if left := time.Until(p.opens); left > 0 {
 			sought.why = fmt.Sprintf("this server was promoted, and the locks of the old primary may last for another %v", left.Round(time.Millisecond))
 		}

@@ -261,6 +261,27 @@ func TestNoLockThatCannotLast(t *testing.T) {
 	}
 }
 
+// If each beat waits that long, a try ends as one without any beat does.
+func TestNoLockWhereEachBeatIsLate(t *testing.T) {
+	proven(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {
+		const late = 7 // beats
+		f.cutOff()
+		for n := range late {
+			time.AfterFunc(time.Duration(n+1)*(standbyTimes.Deadline-standbyTimes.Beat/2), func() {
+				f.heal()
+				f.cutOff()
+			})
+		}
+		takes(t, "TryLock", standbyTimes.Deadline, func() {
+			if _, ok, err := l.TryLock(t.Context(), job); ok || !errors.Is(err, advisory.ErrUnconfirmed) {
+				t.Errorf("%v, %v", ok, err)
+			}
+		})
+		f.heal()
+		time.Sleep(late * standbyTimes.Deadline)
+	})
+}
+
 // locked is how many keys are held.
 func (f *fakeServer) locked() int {
 	f.mu.Lock()

@@ -3,6 +3,7 @@ package locker
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,7 +106,7 @@ func (s *session) heldOnServer() (locks []advisory.HeldLock, err error) {
 		case pid == 0:
 			locks = append(locks, l)
 		case pid != s.pid:
-			return s.changed(pid)
+			return s.changed(fmt.Sprintf("pid %d", pid))
 		}
 		return err
 	})

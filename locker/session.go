@@ -248,7 +248,7 @@ func (s *session) sendBatch(ops []*op) bool {
 	sent := time.Now()
 	pid, answers, token, err := s.exchange(reqs)
 	if err == nil && pid != s.pid {
-		return s.finish(nil, sent, s.changed(pid), nil)
+		return s.finish(nil, sent, s.changed(fmt.Sprintf("pid %d", pid)), nil)
 	}
 	if err != nil && lockfn.SQLState(err) != "" {
 		// The statement failed and the link works.
@@ -262,8 +262,8 @@ func (s *session) sendBatch(ops []*op) bool {
 }
 
 // changed is the error of an answer of another session.
-func (s *session) changed(pid int) error {
-	return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by pid %d", s.pid, pid)}
+func (s *session) changed(by string) error {
+	return &advisory.UnsafeServerError{Reason: advisory.Pooler, Detail: fmt.Sprintf("the session of pid %d was answered by %s", s.pid, by)}
 }
 
 // finish delivers the answers of ops, or loses the session if there is an error. It reports

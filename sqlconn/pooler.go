@@ -44,7 +44,7 @@ func (c *call) proximity() (proximity, error) {
 	switch {
 	case c.physical.Direct():
 		return direct, nil
-	case pooler.Known(sqlprivate.Pool(c.conn)):
+	case pooler.Known(sqlprivate.Pool(c.conn), pooler.Indirect):
 		return direct, nil
 	case !c.physical.Told:
 		return unknown, nil
@@ -155,11 +155,11 @@ func probePool[C Conn](ctx context.Context, open func(context.Context) (C, error
 		}()
 	}
 	db := sqlprivate.Pool(pool[0])
-	if pooler.Known(db) { // another check has succeeded
+	if pooler.Known(db, pooler.Indirect) { // another check has succeeded
 		return nil
 	}
 	if _, probed = pooler.Probe(ctx, execs[0], execs[1]); probed == nil && db == sqlprivate.Pool(pool[1]) {
-		pooler.Remember(db)
+		pooler.Remember(db, pooler.Indirect)
 	}
 	return probed
 }

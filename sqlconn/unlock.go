@@ -55,7 +55,7 @@ func unlock(ctx context.Context, conn Conn, key advisory.Key, s settings.Call, s
 				return fmt.Errorf("%w in this mode: this connection holds it %v, unlock it in that mode", advisory.ErrNotHeld, m)
 			}
 			c.owner.Remove(key)
-			if known { // a pooler may have changed the session: the next call looks again
+			if known && alone { // a pooler may have changed the session: the next Do checks again
 				pooler.Forget(sqlprivate.Pool(c.conn))
 			}
 			return fmt.Errorf("%w by this connection", advisory.ErrNotHeld)

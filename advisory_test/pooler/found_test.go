@@ -18,40 +18,65 @@ import (
 	"github.com/pgadvisory/pgadvisory/sqlconn"
 )
 
-// Once an answer shows a pooler, the pool counts as checked no more: neither a try on another session
-// nor a new Locker is granted a lock, and calls on a connection compare pids again.
+// A pool that was checked on a direct link is checked again once it leads to a pooler: nobody is granted
+// a lock there.
 func TestPoolThatLeadsToAPoolerLater(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
 	for _, d := range harness.Drivers[:2] {
 		t.Run(d.Name+"/a Locker", func(t *testing.T) {
 			m := movedToAPooler(t, d)
-			lock, ok := harness.LockerTry(t, m.l, harness.Key)
-			if !ok {
-				t.Fatal("not granted")
-			}
-			occupant(t, m.busy, holderPID(t, m.direct))
-			_, ok, err := m.l.TryLock(t.Context(), advisory.Int64(2))
+			_, ok, err := m.l.TryLock(t.Context(), harness.Key)
 			harness.IsPooler(t, "TryLock", err)
 			if ok {
 				t.Error("TryLock was granted")
 			}
-			if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) {
-				t.Errorf("the lock's Context: %v", cause)
-			}
-			harness.IsPooler(t, "Ping", m.l.Ping(t.Context()))
 			harness.IsPooler(t, "Ping of a new Locker", m.Locker(t).Ping(t.Context()))
 		})
 		t.Run(d.Name+"/a connection", func(t *testing.T) {
-			m := movedToAPooler(t, d)
-			conn := m.NewConn(t)
-			harness.TryLock(t, conn, harness.Key)
-			occupant(t, m.busy, holderPID(t, m.direct))
-			if err := sqlconn.Unlock(t.Context(), conn, harness.Key); !errors.Is(err, advisory.ErrNotHeld) {
-				t.Errorf("Unlock on another session: %v", err)
-			}
-			_, err := sqlconn.TryLock(t.Context(), conn, advisory.Int64(2))
+			conn := movedToAPooler(t, d).NewConn(t)
+			_, err := sqlconn.TryLock(t.Context(), conn, harness.Key)
 			harness.IsPooler(t, "TryLock", err)
+		})
+	}
+}
+
+// A Locker that checks nothing finds a pooler by the first answer of another session. It then ends all
+// its sessions, and the pool counts as checked no more.
+func TestAnswerOfAnotherSession(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	keys := []advisory.Key{advisory.Int64(2), advisory.Int64(3)}
+	for name, try := range map[string]func(ctx context.Context, l *locker.Locker) (advisory.Lock, bool, error){
+		"TryLock": func(ctx context.Context, l *locker.Locker) (advisory.Lock, bool, error) {
+			return l.TryLock(ctx, keys[0])
+		},
+		"TryLockAny": func(ctx context.Context, l *locker.Locker) (advisory.Lock, bool, error) {
+			return l.TryLockAny(ctx, keys)
+		},
+		"Semaphore": func(ctx context.Context, l *locker.Locker) (advisory.Lock, bool, error) {
+			return l.Semaphore(keys[0], 2).TryAcquire(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := movedToAPooler(t, harness.Drivers[0])
+			l := m.Locker(t, locker.WithoutServerCheck())
+			lock, ok := harness.LockerTry(t, l, harness.Key)
+			if !ok {
+				t.Fatal("not granted")
+			}
+			occupant(t, m.busy, holderPID(t, m.direct))
+			_, ok, err := try(t.Context(), l)
+			harness.IsPooler(t, "the try", err)
+			if ok {
+				t.Error("it was granted")
+			}
+			if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) {
+				t.Errorf("the lock's Context: %v", cause)
+			}
+			if pooler.Known(m.DB, pooler.Direct) {
+				t.Error("the pool counts as checked")
+			}
 		})
 	}
 }
@@ -83,7 +108,8 @@ func movedToAPooler(t *testing.T, d harness.Driver) moved {
 	return m
 }
 
-// A late check that finds that locks do not exclude takes the locks of all sessions.
+// A late check that finds that locks do not exclude takes the locks of all sessions. Nobody else is
+// granted them while the work under them goes on.
 func TestLateServerCheckEndsAllSessions(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
@@ -119,5 +145,13 @@ func TestLateServerCheckEndsAllSessions(t *testing.T) {
 		if cause := context.Cause(lock.Context()); !errors.Is(cause, advisory.ErrLost) || !errors.Is(cause, advisory.ErrUnsafeServer) {
 			t.Errorf("the lock of %v: %v", lock.Key(), cause)
 		}
+		if ok, err := sqlconn.TryLock(t.Context(), other, lock.Key()); ok || err != nil {
+			t.Errorf("another's TryLock of %v before Unlock: %v, %v", lock.Key(), ok, err)
+		}
+		lock.Unlock()
+		harness.Eventually(t, "it is free after Unlock", func() bool {
+			ok, err := sqlconn.TryLock(t.Context(), other, lock.Key())
+			return ok && err == nil
+		})
 	}
 }

@@ -32,10 +32,12 @@ func onPrimary(granted string) string {
 		inRecovery, SessionStandby, granted, SessionGranted, SessionBusy)
 }
 
-// TryAny tries the keys in turn, up to the first that is free. Its row count is the position of
-// that key, from 1, or 0 if no key was free.
-func TryAny(keys []advisory.Key, m advisory.Mode) string {
-	return answer + "FROM pg_catalog.generate_series(1, (SELECT t.i FROM " + rows(keys) + " WHERE " + onRow(tryFn(m)) + " LIMIT 1))"
+// TryAny tries the keys in turn on the session of that pid, up to the first that is free. Its row count
+// is the position of that key, from 1, or 0 if no key was free. If it is more than there are keys,
+// nothing was tried, for this is another session.
+func TryAny(keys []advisory.Key, m advisory.Mode, pid int) string {
+	return fmt.Sprintf(answer+"FROM pg_catalog.generate_series(1, CASE WHEN pg_catalog.pg_backend_pid() <> %d THEN %d ELSE (SELECT t.i FROM %s WHERE %s LIMIT 1) END)",
+		pid, len(keys)+1, rows(keys), onRow(tryFn(m)))
 }
 
 // Block waits on the server at session level until the lock is granted, unless the server is a hot

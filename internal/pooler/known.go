@@ -10,15 +10,27 @@ import (
 	"github.com/pgadvisory/pgadvisory/internal/drivers"
 )
 
-// fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB]. A failed or missing
-// check is not remembered.
-var fitPools sync.Map
+// A Route is how a connection leads to its session.
+type Route int
 
-// Remember remembers that the check of a pool has succeeded, for as long as the pool lives.
-func Remember(db *sql.DB) { remember(&fitPools, db) }
+const (
+	Direct   Route = iota // to PostgreSQL, as the pids show
+	Indirect              // through a proxy, to another server, or the driver does not show it
+)
 
-// Known reports whether the check of a pool has succeeded.
-func Known(db *sql.DB) bool { return known(&fitPools, db) }
+// fitPools has the pools whose check has succeeded, by weak.Pointer[sql.DB], for each route. A failed or
+// missing check is not remembered.
+var fitPools [2]sync.Map
+
+// Remember remembers that the check of a pool has succeeded on such a connection, for as long as the
+// pool lives.
+func Remember(db *sql.DB, r Route) { remember(&fitPools[r], db) }
+
+// Known reports whether the check of a pool has succeeded, and says something about such a connection: a
+// pool that led to the server directly may lead through a proxy later.
+func Known(db *sql.DB, r Route) bool {
+	return known(&fitPools[Indirect], db) || r == Direct && known(&fitPools[Direct], db)
+}
 
 func remember(pools *sync.Map, db *sql.DB) {
 	if db == nil {
@@ -47,7 +59,9 @@ func RememberOther(db *sql.DB) { remember(&fitOthers, db) }
 // Forget forgets that the check of a pool has succeeded: its locks turned out not to exclude.
 func Forget(db *sql.DB) {
 	if db != nil {
-		fitPools.Delete(weak.Make(db))
+		for r := range fitPools {
+			fitPools[r].Delete(weak.Make(db))
+		}
 		fitOthers.Delete(weak.Make(db))
 	}
 }
@@ -55,8 +69,8 @@ func Forget(db *sql.DB) {
 // KnownOther reports whether the check of a pool has succeeded on a server that is not PostgreSQL.
 func KnownOther(db *sql.DB) bool { return known(&fitOthers, db) }
 
-// direct has the physical connections that were seen to be direct, by weak.Pointer[byte].
-var direct sync.Map
+// directOnes has the physical connections that were seen to be direct, by weak.Pointer[byte].
+var directOnes sync.Map
 
 // A Physical is a physical connection, as far as its driver shows it.
 type Physical struct {
@@ -106,7 +120,7 @@ func (p Physical) Direct() bool {
 	if p.at == nil {
 		return false
 	}
-	_, ok := direct.Load(weak.Make(p.at))
+	_, ok := directOnes.Load(weak.Make(p.at))
 	return ok
 }
 
@@ -116,7 +130,7 @@ func (p Physical) SetDirect() {
 		return
 	}
 	w := weak.Make(p.at)
-	if _, known := direct.LoadOrStore(w, true); !known {
-		runtime.AddCleanup(p.at, func(w weak.Pointer[byte]) { direct.Delete(w) }, w)
+	if _, known := directOnes.LoadOrStore(w, true); !known {
+		runtime.AddCleanup(p.at, func(w weak.Pointer[byte]) { directOnes.Delete(w) }, w)
 	}
 }
