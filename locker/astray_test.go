@@ -91,9 +91,12 @@ func TestEachTryNoticesAnotherSession(t *testing.T) {
 		"TryLock":    func(ctx context.Context, l *locker.Locker) error { _, _, err := l.TryLock(ctx, job); return err },
 		"TryLockAny": func(ctx context.Context, l *locker.Locker) error { _, _, err := l.TryLockAny(ctx, keys); return err },
 		"TryLockAll": func(ctx context.Context, l *locker.Locker) error { _, _, err := l.TryLockAll(ctx, keys); return err },
-		"Semaphore":  func(ctx context.Context, l *locker.Locker) error { _, _, err := l.Semaphore(semaphore, 2).TryAcquire(ctx); return err },
-		"LockAny":    func(ctx context.Context, l *locker.Locker) error { return free(l.LockAny(ctx, keys)) },
-		"Lock":       func(ctx context.Context, l *locker.Locker) error { return free(l.Lock(ctx, job)) },
+		"Semaphore": func(ctx context.Context, l *locker.Locker) error {
+			_, _, err := l.Semaphore(semaphore, 2).TryAcquire(ctx)
+			return err
+		},
+		"LockAny": func(ctx context.Context, l *locker.Locker) error { return free(l.LockAny(ctx, keys)) },
+		"Lock":    func(ctx context.Context, l *locker.Locker) error { return free(l.Lock(ctx, job)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			timed(t, func(t *testing.T, f *fakeServer, l *locker.Locker) {

@@ -38,7 +38,9 @@ func sessionEnded(err error) bool {
 }
 
 // othersServe reports whether other sessions may serve, after the loss of one with err.
-func othersServe(err error) bool { return !errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err) }
+func othersServe(err error) bool {
+	return !errors.Is(err, advisory.ErrUnsafeServer) || stalePrimary(err)
+}
 
 // maxEnded is on how many sessions that end a try is made: each is a connection that worked
 // when it was opened.

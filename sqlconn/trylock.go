@@ -17,8 +17,8 @@ import (
 //
 // Through a proxy, which may share its session with other clients, it returns an
 // [*advisory.UnsafeServerError], and conn stays usable; see [SessionPooler]. So it does on a server
-// whose version() names another database than PostgreSQL, because its functions may lock nothing. On
-// a pool that [Do], [TryDo] or a Locker has checked, it locks in both cases. With a driver other
+// whose version() names another database than PostgreSQL, because its functions may lock nothing. In
+// both cases it locks if [Do], [TryDo] or a Locker has checked the pool there. With a driver other
 // than lib/pq and pgx, TryLock detects neither.
 //
 // After an error conn holds nothing that it did not hold before. The errors are:

@@ -131,7 +131,7 @@ func (r ring) conns() int { return len(r.parties) * (1 + r.writers) }
 
 // Run returns how long after the ring was closed somebody was told.
 func (r ring) Run(ctx context.Context, p *harness.Pool, round int) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*harness.Patience) // each party waits for several things in turn
 	defer cancel()
 	missing := atomic.Int32{}
 	missing.Store(int32(len(r.parties)))
