@@ -4,8 +4,8 @@
 
 .PHONY: demo lint vulnerabilities test busy bench long majors drivers setup
 
-# The race detector needs a C compiler.
-race := $(shell command -v cc >/dev/null 2>&1 && echo -race)
+# The race detector needs a C compiler, and dies itself now and then.
+race := $(shell command -v cc >/dev/null 2>&1 && echo -race -exec=$(CURDIR)/scripts/raced.sh)
 # "go test ./..." by itself leaves out the tests that take more than a second or two.
 export PGADVISORY_TEST_SLOW := 1
 # Two packages at a time: the tests wait more than they compute, but they also measure times.
